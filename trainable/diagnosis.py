@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from trainable.curves.curves import Curves
+from trainable.curves.levels import at_ceiling, least_accuracy, mistakes_in_words
 from trainable.curves.remedies import RunVerdict, remedies
 from trainable.curves.task_curves import Remedy, TaskCurves
 from trainable.recipe import Recipe
@@ -89,6 +90,7 @@ def diagnose(
     If several hold, the first of these is the verdict, as each makes the later ones unreliable: `diverged`;
     `overfit` by a net that knows its training images, which no unstable run does; `unstable`; `overfit`, if
     validation no longer rises; `still improving`, since a longer run would end with another gap; `underfit`;
+    `at its ceiling`, where validation has next to no mistake left, so that it cannot show what is better;
     `healthy`. `train_images` and `validation_images` are the sizes of the parts: without the second, noise is
     measured on the curve alone; without the first, skipped steps are not looked at. Raises ValueError if no
     epoch was trained. Source: 003:84; the other limits are the `Thresholds` of what the recipe's task is
@@ -104,6 +106,10 @@ def diagnose(
     guessing = loss_of_guessing(recipe, classes)
     curves = Curves(tuple(history), levels, classes, guessing, train_steps, validation_images)
     verdict, reasons = _verdict(curves)
+    if verdict == "healthy" and validation_images is not None:
+        mistakes = task.mistakes("val_accuracy", last.metrics(), validation_images)
+        if mistakes is not None and at_ceiling(mistakes, validation_images):
+            verdict, reasons = "at its ceiling", (_ceiling(mistakes, validation_images), *reasons)
     if not levels.is_clean:
         reasons = (*reasons, levels.not_clean)
     proposed = remedies(
@@ -145,6 +151,13 @@ def _verdict(curves: Curves) -> tuple[RunVerdict, tuple[str, ...]]:
     if curves.gap <= curves.agreement and curves.train < limits.train_target:
         return "underfit", (f"only {levels}",)
     return "healthy", (levels,)
+
+
+def _ceiling(mistakes: int, images: int) -> str:
+    return (
+        f"{mistakes_in_words(mistakes)} on {images:,} validation images, which cannot show what is better: "
+        f"the true accuracy is above {least_accuracy(mistakes, images):.4f} (95 %)"
+    )
 
 
 def _distance(gap: float) -> str:

@@ -12,6 +12,7 @@ from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from trainable.bench import HERE, Bench, Say
+from trainable.checks.finding import causes_of_gaps, kept
 from trainable.data import DataInfo, DataSet
 from trainable.data.assembly import MakeData, make_own
 from trainable.data.loading import statistics_of
@@ -262,7 +263,8 @@ def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGap
         ScoredPart(validation.by_name(), on_validation.metrics, validation.images, on_validation.images),
         ScoredPart(test.by_name(), on_test.metrics, test.images, on_test.images),
     )
-    return on_test.intervals(), score_gaps(*parts, (*spoken_of, *run.task.compared))
+    causes = causes_of_gaps(kept(run.info))
+    return on_test.intervals(), score_gaps(*parts, (*spoken_of, *run.task.compared), causes)
 
 
 def diagnosed(run: Run) -> Diagnosis:

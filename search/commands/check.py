@@ -17,8 +17,10 @@ from search.commands.inputs import Target, load_target, named_input
 from search.commands.options import CheckOptions, refuse_with_address, with_weights
 from search.facts.measured import load_data
 from search.facts.start import find_start
+from search.learning.cautions import joined, recorded
 from search.learning.lessons import LEARN_FROM
 from search.learning.search import Search
+from search.record.folder import keep_findings
 from search.reporting.terminal import budget, console, say
 from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
@@ -26,7 +28,7 @@ from spaces.domains import counted
 from trainable.bench import Bench
 from trainable.check import SECONDS, CheckTool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
-from trainable.checks.finding import Finding, Level, counts
+from trainable.checks.finding import Finding, Level, counts, keep
 from trainable.errors import UserError
 from trainable.files.regular import why
 from trainable.recipe import Recipe
@@ -46,8 +48,8 @@ FREE = ("memory", "temporary files", "cache", "/dev/shm")  # of what a machine s
 def run_check(options: CheckOptions) -> bool:
     """Print what is found about data, a study, a recipe or a search; return whether there is no error.
 
-    For a study, and for data alone, their first trial is checked. Nothing is written except the list of
-    copies that is asked for. Raises UserError.
+    For a study, and for data alone, their first trial is checked. What is found about the images is kept for
+    later searches and trainings of them, and is recorded in a search that was named. Raises UserError.
     """
     began, tools = time.monotonic(), tools_named(options.debug or ())
     settings = with_weights(options.settings, options.weights)
@@ -61,6 +63,7 @@ def run_check(options: CheckOptions) -> bool:
     if options.checks:
         findings, took = _findings(target, options, tools), time.monotonic() - began
         errors, warnings = counts(findings)
+        record(target, findings)
         tree |= {"errors": errors, "warnings": warnings, "seconds": round(took, 1)}
         tree["findings"] = [finding.tree() for finding in findings]
         if not options.as_json:
@@ -170,6 +173,16 @@ def _findings(target: Target, options: CheckOptions, tools: Sequence[CheckTool])
             seconds=SECONDS if options.seconds is None else options.seconds,
             cpus=target.bench.threads,
         )
+
+
+def record(target: Target, findings: Sequence[Finding]) -> None:
+    """Keep what was found about the images, and add it to the record of the search that was named."""
+    found, search = keep(target.data.info, findings), target.search
+    if search is None:
+        return
+    known = joined(search.findings, recorded(found, search.study.objective))
+    if known != search.findings:
+        keep_findings(search.folder, known)
 
 
 def _check_lists_all(file: str, settings: Sequence[str]) -> None:

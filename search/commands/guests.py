@@ -6,16 +6,17 @@ import logging
 import os
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from search.followers import following
 from search.followers.database import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
+from search.learning.cautions import recorded
 from search.learning.learned_space import learning_space
 from search.learning.search import Search
-from search.record.folder import home_to_write
+from search.record.folder import Caution, home_to_write
 from search.record.home import BEST_FILE, PICTURE_FILE
 from search.record.storage import driving
 from search.reporting import terminal
@@ -31,8 +32,11 @@ from search.study import Study, default_name
 from search.study.code import NO_CODE, Code
 from trainable.bench import Bench
 from trainable.data import DataSet
-from trainable.data.info import LOST_DETAIL
+from trainable.recipe import Recipe
 from trainable.stages import stage
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.checks.finding import Finding
 
 COMPARED = 10_000  # a search compares the parts of its data if they have at most so many images, in memory
 
@@ -55,30 +59,32 @@ def resolved_study(study: Study) -> Study:
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 
 
-def remarks(data: DataSet) -> Iterator[str]:
-    """Yield what is wrong with the pixels; which images are in two parts, or nearly the same as one of
-    another part; and whether the parts differ in their images or shares of classes.
+def findings(data: DataSet, study: Study, base: Recipe) -> Iterator[Caution]:
+    """Yield what is found about a study's images, by a look at them now and by `tunebook check` before.
 
     It looks where that takes a second or two: in sets of at most COMPARED images in memory. `tunebook check`
     looks at others too.
     """
+    from trainable.checks.finding import UNKNOWN, keep
+
+    found = [*_looked_at(data, base)]
+    not_checked = [each for each in found if each.means == UNKNOWN]
+    yield from recorded((*keep(data.info, found), *not_checked), study.objective)
+
+
+def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:
     if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
         return
     from trainable.check import check_images, checks_of
     from trainable.checks.duplicates import Fingerprints
-    from trainable.checks.finding import guarded
     from trainable.checks.parts_alike import some_of_each
 
-    checks = checks_of(data.info.task)
-    findings = chain(
-        guarded("label shares", lambda: checks.shares(data)),
-        check_images(Fingerprints(data), checks, lambda: (some_of_each(data), None)),
-    )
-    for finding in findings:
-        is_remark = finding.means == LOST_DETAIL and bool(data.info.few_levels)
+    checks = checks_of(base.task)
+    yield from checks.of_targets(data, base)
+    for each in check_images(Fingerprints(data), checks, lambda: (some_of_each(data), None)):
         # contradictions are those of the test part's labels, too, which no search looks at
-        if finding.level in ("warning", "error") and finding.check != "contradictions" and not is_remark:
-            yield f"{finding.what}: {finding.means}; {finding.do}"
+        if each.check != "contradictions":
+            yield each
 
 
 def write_results(folder: Path, state: EndState) -> None:
@@ -117,7 +123,7 @@ def sync(folder: Path) -> bool:
 ALL = Guests(
     space=learning_space,
     teacher=teacher_path,
-    remarks=remarks,
+    findings=findings,
     refusal=deleted_experiment,
     followers=partial(following.Deliveries, say=terminal.say),
     view=LiveView,

@@ -54,6 +54,7 @@ class Target:
     pruned: str | None = None
     # what is to be expected of a study's teacher; None without one, and for a recipe
     teacher: str | None = None
+    search: Search | None = None  # the search whose first trial it is, if that has begun
 
     @property
     def threads(self) -> int | None:
@@ -173,4 +174,4 @@ def _search_target(folder: Path, bench: Bench) -> Target:
     base = Start.of(search.facts).recipe(study)
     base = base.model_copy(update={"data": resolve(study.data, search.info)})
     images, recipe = load_data(base, trial.bench(HERE)), space.recipe(space.own)
-    return Target(recipe, images, "study", trial.bench(bench), study)
+    return Target(recipe, images, "study", trial.bench(bench), study, search=search)

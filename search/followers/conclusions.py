@@ -34,9 +34,15 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     times = summary.turnaround
     time_used = "" if times is None else f"**Where the time went** ({times.whole}): {times.figures}"
     work = [_spent(summary), time_used, _machines(summary)]
-    parts = [_best(summary), again, *work, _values(summary)]
+    parts = [_cautions(summary), _best(summary), again, *work, _values(summary)]
     answer = "\n\n".join(filter(None, parts))
     return Conclusion(answer, rules, mlflow_table(verdicts))
+
+
+def _cautions(summary: Summary) -> str:
+    """Return what to know before the answer is trusted, briefly: MLflow folds a long note."""
+    words = "; ".join(plain(each.brief) for each in summary.cautions)
+    return f"**Before you trust the answer**: {words}" if words else ""
 
 
 def _best(summary: Summary) -> str:

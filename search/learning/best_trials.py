@@ -78,7 +78,7 @@ def of_curves(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding |
             yield _longer(evidence, agreeing, len(diagnosed))
         case "overfit" | "underfit":
             yield from _regularised(evidence, agreeing, len(diagnosed), changed)
-        case "healthy" | "unstable" | "diverged":
+        case "at its ceiling" | "healthy" | "unstable" | "diverged":
             yield LeftAlone("the best trials' curves", f"{verdict}: {_seen(agreeing, len(diagnosed))}")
 
 

@@ -16,10 +16,12 @@ from shlex import quote
 
 from search.deciding.finalists import Final, settled_final
 from search.deciding.pruning import Pruning, settled_pruning
+from search.learning.cautions import cautions_of
 from search.learning.learned_space import space_of
 from search.learning.pruning_audit import PruningAudit, audit_of
 from search.learning.verdicts import verdicts_of
 from search.record.chain import JournalError
+from search.record.folder import Caution
 from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
 from search.record.trials import Trial
@@ -50,8 +52,17 @@ class Search(StoredSearch):
 
     @cached_property
     def summary(self) -> Summary:
-        """What the search has come to, with the diagnosis of its best trial and the verdicts on the rules."""
-        return replace(self.progress, diagnosis=self.diagnosis, verdicts=self.verdicts)
+        """What the search has come to, with the diagnosis of its best trial, the verdicts on the rules, and
+        what to know before that is trusted."""
+        return replace(
+            self.progress, diagnosis=self.diagnosis, verdicts=self.verdicts, cautions=self.cautions
+        )
+
+    @cached_property
+    def cautions(self) -> tuple[Caution, ...]:
+        """What to know before the answer is trusted: of the images, the test score, and how close the best
+        trials are."""
+        return cautions_of(self.progress, self.info, self.findings, self.verified)
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:

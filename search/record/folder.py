@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from search.record.chain import JournalError, synced_lines
 from search.record.code import CodeRecord
@@ -16,6 +16,7 @@ from search.record.home import (
     ELSEWHERE_FILE,
     EVENTS_FILE,
     FACTS_FILE,
+    FINDINGS_FILE,
     NO_SEARCH,
     TRIALS_FOLDER,
     VERIFICATION_FILE,
@@ -174,3 +175,48 @@ def read_verification(folder: Path) -> Verified | None:
         return Verified.model_validate_json(read_regular(folder / VERIFICATION_FILE, LARGEST_VERIFICATION))
     except (OSError, ValidationError):
         return None
+
+
+class Caution(Spec):
+    """What whoever reads a search's answer should know before they trust it.
+
+    Of the images (`data`); a test score that is another than validation's by more than chance allows (`gap`);
+    a validation part that cannot show what is better (`ceiling`), or which of the best trials is (`luck`).
+    """
+
+    kind: Literal["data", "gap", "ceiling", "luck"]
+    about: str  # the check that found it, such as `parts alike`, or the metric
+    what: str
+    means: str = ""  # both are empty where `what` says all
+    do: str = ""
+
+    def __str__(self) -> str:
+        """The caution in one line."""
+        return "; ".join(filter(None, (self.seen, self.do)))
+
+    @property
+    def seen(self) -> str:
+        """What was seen and what it means, without what to do."""
+        return ": ".join(filter(None, (self.what, self.means)))
+
+    @property
+    def brief(self) -> str:
+        """Of the images what it means, else what was seen."""
+        return self.means if self.kind == "data" and self.means else self.what
+
+
+def keep_findings(folder: Path, found: Sequence[Caution]) -> None:
+    """Write what was found about the images of the search in a folder, in the place of what is there."""
+    write_whole(folder / FINDINGS_FILE, CAUTIONS.dump_json(tuple(found), indent=2) + b"\n")
+
+
+def read_findings(folder: Path) -> tuple[Caution, ...]:
+    """Return what was found about a search's images; nothing where there is no file, as earlier versions
+    leave none, or none that this version can read."""
+    try:
+        return CAUTIONS.validate_json(read_regular(folder / FINDINGS_FILE, LARGEST_VERIFICATION))
+    except (OSError, ValidationError):
+        return ()
+
+
+CAUTIONS = TypeAdapter(tuple[Caution, ...])

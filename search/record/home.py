@@ -21,6 +21,7 @@ BEST_FILE = "best.yaml"
 PICTURE_FILE = "trials.png"
 # it says whether the exported recipe's figure has held when it was trained again
 VERIFICATION_FILE = "verification.json"
+FINDINGS_FILE = "findings.json"  # what was found about the images, by the search itself and by `check`
 REPORT_FILE, REPORT_DATA_FILE = "report.html", "report.json"
 CURSOR_FILE = "mlflow.json"  # it says how far the journal has been sent to MLflow
 MIRROR_FILE = "optuna.db"
@@ -43,6 +44,7 @@ IN_STORE = (
     REPORT_FILE,
     REPORT_DATA_FILE,
     VERIFICATION_FILE,
+    FINDINGS_FILE,
     STUDY_FILE,
 )
 # the files that `tunebook fetch` copies unchanged, in this order; the study is copied without the password
@@ -57,6 +59,7 @@ IN_PARCEL = (
     REPORT_FILE,
     REPORT_DATA_FILE,
     VERIFICATION_FILE,
+    FINDINGS_FILE,
     CURSOR_FILE,
     MIRROR_FILE,
 )

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Self
 from search.record.code import CodeRecord
 from search.record.cursor import read_cursor
 from search.record.folder import (
+    Caution,
     Verified,
     home_in,
     is_driven,
     read_code,
     read_facts,
+    read_findings,
     read_learned,
     read_record,
     read_search,
@@ -77,6 +79,11 @@ class StoredSearch:
     def learned(self) -> tuple[str, ...]:
         """What earlier searches taught when this one began, or why nothing: a line for each."""
         return read_learned(self.folder)
+
+    @cached_property
+    def findings(self) -> tuple[Caution, ...]:
+        """What was found about the images when the search began, and by `tunebook check` since then."""
+        return read_findings(self.folder)
 
     @property
     def record(self) -> Record:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from search.record.cursor import Cursor, lacking_seconds
 from search.record.finals import Estimate, Finals, best_first, finalists_of, finals_of, missing_runs
+from search.record.folder import Caution
 from search.record.machines import LeftOut, Machine
 from search.record.record import Record
 from search.record.trials import Trial
@@ -55,6 +56,8 @@ class Summary:
     # of how many of the search's last seconds MLflow has nothing yet; None where that is not known
     mlflow_lacks_seconds: float | None = None
     left_out: tuple[LeftOut, ...] = ()  # machines and GPUs that the last driver kept trials from
+    # what to know before the answer is trusted, where `search.learning.cautions` has looked for it
+    cautions: tuple[Caution, ...] = ()
 
     @property
     def best(self) -> Trial | None:
@@ -211,6 +214,7 @@ class Summary:
             "best": _trial_json(best) if best is not None else None,
             "constraints": self.constraints.limits,
             "frontier": [trial.id for trial in self.frontier],
+            "cautions": [each.model_dump() for each in self.cautions],
             "diagnosis": self.diagnosis.tree() if self.diagnosis is not None else None,
             "verdicts": self.verdicts.json() if self.verdicts is not None else None,
             "epochs_trained": self.epochs_trained,

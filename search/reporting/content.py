@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from search.learning.pruning_audit import PruningAudit
-from search.record.folder import Verified
+from search.record.folder import Caution, Verified
 from search.record.journal import RepeatPurpose
 from search.record.machines import LeftOut, Machine
 from search.record.summary import State
@@ -376,6 +376,7 @@ class Report(Spec):
     version: Literal[1] = VERSION
     made: float  # seconds since 1970
     search: Head
+    cautions: tuple[Caution, ...] = ()  # what to know before the answer is trusted
     answer: SearchAnswer
     trials: tuple[TrialRow, ...]
     attempts: tuple[AttemptRow, ...]

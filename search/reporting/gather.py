@@ -50,6 +50,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
     return Report(
         made=time.time(),
         search=_head(search, events),
+        cautions=search.cautions,
         answer=_answer(search, times),
         trials=trial_rows(summary, places),
         attempts=times.attempts,

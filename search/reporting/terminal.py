@@ -159,6 +159,12 @@ def _print_search(search: Search) -> None:
     """Print the trials, the best first, and what they say of the best and the rules."""
     summary, out = search.summary, console()
     out.print(trials_table(summary, ranked(summary), out.width))
+    if summary.cautions:
+        say("before you trust the answer:")
+    for caution in summary.cautions:
+        say(f"- {caution.seen}")
+        if caution.do:
+            say(f"  do: {caution.do}")
     out.print(headline(summary), soft_wrap=True)
     if (spent := summary.turnaround) is not None:
         say(f"where the time went ({spent.whole}): {spent.figures}")

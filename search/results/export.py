@@ -10,7 +10,7 @@ from pathlib import Path
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
 from search.learning.search import Search
-from search.record.folder import read_verification
+from search.record.folder import Caution, read_verification
 from search.record.trials import Trial
 from search.study import Resources, Study
 from spaces.catalog.explain import reasons
@@ -36,9 +36,23 @@ class Exported:
     words: str
     info: DataInfo
     facts: Facts
+    cautions: tuple[Caution, ...] = ()  # what to know of its search before it is trusted
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know before the recipe is trusted, briefly, a line each: by its search, and by its own
+        record, which alone has a verification that was just made."""
+        known = self.recipe.provenance.verification if self.recipe.provenance is not None else None
+        gap = () if known is None or known.parts_differ is None else (known.parts_differ,)
+        return (*(each.brief for each in self.cautions if each.kind != "gap"), *gap)
 
     def write(self, out: Path) -> None:
-        write_recipe(out, self.recipe, self.reasons)
+        """Write the recipe with its reasons, below what to know before it is trusted."""
+        head = [
+            "before you trust this recipe (`tunebook show` says more):",
+            *(f"- {each}" for each in self.warnings),
+        ]
+        write_recipe(out, self.recipe, self.reasons, head if self.warnings else ())
 
 
 def exported(search: Search, trial: int | None = None) -> Exported:
@@ -47,7 +61,14 @@ def exported(search: Search, trial: int | None = None) -> Exported:
     chosen = chosen_trial(search, trial)
     recipe = recipe_of(search, chosen)
     words = _in_words(chosen, search.study, recipe)
-    return Exported(recipe, reasons(recipe, search.space), words, search.info, search.facts)
+    cautions = known_of(search, chosen)
+    return Exported(recipe, reasons(recipe, search.space), words, search.info, search.facts, cautions)
+
+
+def known_of(search: Search, chosen: Trial) -> tuple[Caution, ...]:
+    """Return what to know of a trial before it is trusted: all of the best one, of others what is so of the
+    images."""
+    return search.cautions if chosen == search.best else search.findings
 
 
 def exported_file(file: Path) -> Exported:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from search.learning.search import Search
-from search.results.export import chosen_trial, recipe_of
+from search.results.export import chosen_trial, known_of, recipe_of
 from search.study.code import NO_CODE, Code
 from trainable.bundle.programs import export_program
 from trainable.bundle.trained import Trained, network_with, scored_weights, trained
@@ -40,7 +41,8 @@ def trained_trial(
     """
     chosen = chosen_trial(search, trial)
     state, recipe = newest_state(search, chosen, "bundle DIR"), recipe_of(search, chosen)
-    return trained(recipe, scored_weights(state), epochs=state["epoch"], model=model, data=data)
+    found = trained(recipe, scored_weights(state), epochs=state["epoch"], model=model, data=data)
+    return replace(found, warnings=tuple(each.seen for each in known_of(search, chosen)))
 
 
 def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:

@@ -12,6 +12,7 @@ from search.record.finals import LEAST_RUNS, error_of_sum, student
 from search.record.journal import SEEDS
 from search.retraining.luck import error_of_images, parts_differ
 from search.retraining.runs import Fresh, Retraining, effort
+from trainable.checks.finding import causes_of_gaps, kept
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -50,7 +51,11 @@ def verify(recipe: Recipe, runs: int, again: Retraining, info: DataInfo) -> Veri
             words = ", ".join(f"{name} {score:.4f}" for name, score in scores if score is not None)
             again.bench.say(f"seed {run.seed}: {run.fault or words}")
     images = min(info.validation_images, info.test_images) if has_test else info.validation_images
-    return verification_of(recipe, metric, claimed, fresh, has_test=has_test, images=images)
+    found = verification_of(recipe, metric, claimed, fresh, has_test=has_test, images=images)
+    if found.parts_differ is None:
+        return found
+    why = parts_differ(metric, fresh, causes_of_gaps(kept(info)))
+    return found.model_copy(update={"parts_differ": why})
 
 
 def claim_of(recipe: Recipe) -> tuple[str, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
+from search.record.folder import Caution
 from search.record.home import Home
 from search.record.lease import Lease
 from search.running.switch import StopSwitch
@@ -22,6 +23,7 @@ from search.study.space import SpaceBuilder, plain_space
 from search.study.study import absolute
 from spaces.space import Space
 from trainable.data import DataSet
+from trainable.recipe import Recipe
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.tune.carried import Carried
@@ -99,8 +101,8 @@ class Guests:
     space: Callable[[Study], SpaceBuilder] = plain_space
     # where a teacher's files are that a study names; raises UserError
     teacher: Callable[[str], str] = absolute
-    # what is odd about the images, a line each
-    remarks: Callable[[DataSet], Iterable[str]] = lambda data: ()
+    # what is found about the images of a study, whose recipes follow from this one
+    findings: Callable[[DataSet, Study, Recipe], Iterable[Caution]] = lambda data, study, base: ()
     # why followers will not take the search, in words
     refusal: Callable[[Study], str | None] = lambda study: None
     followers: Callable[[Followed, Lease | None], Followers] = lambda followed, lease: NoFollowers()

@@ -22,7 +22,7 @@ from search.facts.measured import (
 from search.facts.packing import footprint, gpu_share, shares_gpus, why_shared
 from search.facts.start import Start, find_start
 from search.record.code import record_of
-from search.record.folder import facts_text
+from search.record.folder import Caution, facts_text, keep_findings
 from search.record.home import FACTS_FILE, Home
 from search.record.stored_search import StoredSearch
 from search.record.trials import recipe_key
@@ -77,6 +77,7 @@ class Prepared:
     first: tuple[FirstTrial, ...] = ()  # what the study asks for, after the documented recipe
     # for each search that the study learns from: what it taught, or why nothing
     learned: tuple[str, ...] = ()
+    findings: tuple[Caution, ...] = ()  # what the images of a new search have shown
     bench: Bench = HERE  # trials may fetch published weights if it may, since each machine needs them
     code: Code = NO_CODE  # a person's own functions, for this process
     pickled_code: PickledCode = NOTHING  # their model and metrics, pickled for the processes that train
@@ -155,11 +156,13 @@ def decide(loaded: Loaded) -> Prepared:
     written but the measured facts, to the cache. Raises UserError (StudyError, DataError, ModelError,
     SpaceError) naming what to mend.
     """
+    findings = _looked_at(loaded)
     prepared = _measured(loaded)
     prepared = _probed(prepared, loaded)
     prepared = _packed(prepared, loaded)
     _check(prepared, loaded.hardware)
-    prepared = replace(prepared, weights=weights_of(prepared.space, prepared.first))
+    weights = weights_of(prepared.space, prepared.first)
+    prepared = replace(prepared, findings=findings, weights=weights)
     return _with_images(prepared, loaded.hardware, loaded.base, loaded.images)
 
 
@@ -217,14 +220,23 @@ def prepare_again(
     return _with_images(prepared, hardware, base, images)
 
 
+def _looked_at(loaded: Loaded) -> tuple[Caution, ...]:
+    """Say what is odd about the images; return what is to be recorded of that."""
+    say, remarks = loaded.bench.say, loaded.data.info.remarks
+    for line in remarks:
+        say(line)
+    with stage("comparing the parts of the images"):
+        findings = []
+        for each in loaded.guests.findings(loaded.data, loaded.study, loaded.base):
+            findings.append(each)
+            if not any(each.means in line for line in remarks):
+                say(str(each))
+    return tuple(findings)
+
+
 def _measured(loaded: Loaded) -> Prepared:
     """Measure the facts of the images, the network and the machine, and make each network once."""
     study, data, bench, build = loaded.study, loaded.data, loaded.bench, loaded.code.model
-    for line in data.info.remarks:
-        bench.say(line)
-    with stage("comparing the parts of the images"):
-        for line in loaded.guests.remarks(data):
-            bench.say(line)
     _say_unknown_statistics(loaded.base, bench)
     check_metrics(loaded.base, loaded.code.metrics, data)
     trial, trials = loaded.per_trial, study.budget.trials
@@ -340,12 +352,15 @@ def pickled(code: Code) -> PickledCode:
 
 
 def write_facts(prepared: Prepared) -> None:
-    """Write what was measured: a resumed search reads it and never measures again."""
+    """Write what was measured, which a resumed search reads and never measures again, and what was found
+    about the images."""
     code = record_of(prepared.code) if prepared.code != NO_CODE else None
     write_whole(
         prepared.home.folder / FACTS_FILE,
         facts_text(prepared.facts, prepared.data.info, code, prepared.learned),
     )
+    if prepared.findings:
+        keep_findings(prepared.home.folder, prepared.findings)
 
 
 def check_metrics(base: Recipe, metrics: Own, data: DataSet) -> None:

@@ -280,3 +280,20 @@ def test_every_history_has_a_verdict_in_finite_json(
     assert json.loads(json.dumps(found.tree(), allow_nan=False))["verdict"] == found.verdict
     assert found.reasons
     assert bool(found.changes) == (found.verdict != "healthy")
+
+
+@pytest.mark.parametrize(
+    ("mistakes", "expected"), [(0, "at its ceiling"), (5, "at its ceiling"), (6, "healthy")]
+)
+def test_validation_that_no_better_net_could_beat_by_more_than_luck_is_at_its_ceiling(
+    mistakes: int, expected: str
+) -> None:
+    found = diagnosed(curve(settling(1.0 - mistakes / MANY), 1.0))
+    assert found.verdict == expected
+    assert ("cannot show what is better" in found.reasons[0]) == (expected != "healthy")
+    assert found.changes == ()
+
+
+def test_a_net_that_is_scored_by_masks_has_no_ceiling_of_mistakes() -> None:
+    of_masks = Recipe.from_tree({"task": {"kind": "segmentation"}})
+    assert verdict(curve(settling(1.0), 1.0), recipe=of_masks) == "healthy"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ def model_card(trained: Trained, measured: MeasuredBundle) -> str:
         f"---\n{_metadata(trained, measured)}\n---",
         f"# {plain(title_of(recipe.model))}{pruned} for {len(info.classes)} classes",
         *_introduction(recipe, info, exporter.words),
+        *_warnings(trained.warnings),
         "## Use",
         *exporter.uses(),
         *uses_of_weights(trained),
@@ -77,6 +78,12 @@ def _introduction(recipe: Recipe, info: DataInfo, words: CardWords) -> Iterator[
     named = ", ".join(map(code, info.classes[:CLASSES_NAMED]))
     more = len(info.classes) - CLASSES_NAMED
     yield f"Classes: {named}" + (f" and {more:,} more" if more > 0 else "") + "."
+
+
+def _warnings(warnings: Sequence[str]) -> Iterator[str]:
+    if warnings:
+        yield "**Before you trust it:**"
+        yield "\n".join(f"- {plain(each)}" for each in warnings)
 
 
 def _scores(exporter: Exporter, measured: MeasuredBundle) -> Iterator[str]:

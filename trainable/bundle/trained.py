@@ -10,6 +10,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from trainable.checks.finding import kept
 from trainable.data import DataInfo, DataSet
 from trainable.data.assembly import MakeData
 from trainable.errors import ModelError, UserError, first_line
@@ -41,6 +42,7 @@ class Trained:
     widths: Widths | None = None  # as the network is narrower than the recipe's, if it was pruned
     training: Recipe | None = None  # what trained the whole network, if it was pruned and then fine-tuned
     changed_code: tuple[str, ...] = ()  # a line for each function of a person's own that is another one now
+    warnings: tuple[str, ...] = ()  # what to know before the network is trusted, a line each
 
     @property
     def whole_training(self) -> Recipe | None:
@@ -80,7 +82,9 @@ def trained(
         raise UserError("; ".join(changes) + (means if known.comparable(now) else ""))
     images.be_here()
     code = tuple(known.changes(replace(known, code=digests_of(model=model, data=data)), recipe))
-    return Trained(resolved(recipe, images), images, weights, epochs, model, changed_code=code)
+    found = tuple(each.seen for each in kept(images.info))
+    whole = resolved(recipe, images)
+    return Trained(whole, images, weights, epochs, model, changed_code=code, warnings=found)
 
 
 def network_with(

@@ -1,32 +1,47 @@
-"""What a check finds: its level, its figures, what it means and what to do about it."""
+"""What a check finds: its level, its figures, what it means and what to do about it.
+
+What was found about images, rather than about one recipe, is kept in the person's cache folder by the digest
+of the images: whoever trains on them, or searches, or ships what they taught, says it beside the scores.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, get_args
 
+from pydantic import TypeAdapter
+
+from trainable.data import DataInfo
 from trainable.data.decode import REPAIR
 from trainable.errors import BrokenImages, UserError, first_line
+from trainable.files.paths import cache_root
+from trainable.files.regular import read_regular
+from trainable.recipe.yamlfile import write_whole
 
 Level = Literal["error", "warning", "note", "passed"]
-CheckName = Literal[
+# How the parts of a data set compare: by what these find, scores may differ between parts
+PartsCheck = Literal["label shares", "parts alike", "duplicates", "near-duplicates", "groups"]
+# What is so of the images whatever is trained on them
+DataCheck = Literal[
+    PartsCheck,
     "class balance",
-    "label shares",
     "validation size",
     "accuracy",
     "ignored pixels",
     "mask values",
     "mask position",
-    "window",
     "decoding",
     "pixel values",
-    "normalisation",
-    "parts alike",
-    "duplicates",
-    "near-duplicates",
     "contradictions",
-    "groups",
+]
+CheckName = Literal[
+    DataCheck,
+    "class weights",
+    "window",
+    "normalisation",
     "outputs",
     "resolution",
     "initial loss",
@@ -47,6 +62,10 @@ CheckName = Literal[
     "GPU sharing",
 ]
 
+UNKNOWN = "nothing is known about it; the other findings stand"  # of a check that could not be made
+FORM = 1  # of the kept files: raise it when the checks would find something else in the same images
+LARGEST_KEPT = 2**20  # so many bytes are read
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -62,6 +81,11 @@ class Finding:
     what: str
     means: str = ""
     do: str = ""
+
+    @property
+    def seen(self) -> str:
+        """What was found and what it means, without what to do."""
+        return f"{self.what}: {self.means}" if self.means else self.what
 
     def tree(self) -> dict[str, str]:
         return asdict(self)
@@ -92,7 +116,6 @@ def guarded(name: CheckName, findings: Callable[[], Iterable[Finding]]) -> Itera
 
 def failed(name: CheckName, error: Exception) -> Iterator[Finding]:
     """Yield the findings about a check that ended in an error."""
-    unknown = "nothing is known about it; the other findings stand"
     match error:
         case BrokenImages():  # many checks open images, and each meets others of the broken ones
             repair = f"{REPAIR}; check --full names all"
@@ -100,8 +123,60 @@ def failed(name: CheckName, error: Exception) -> Iterator[Finding]:
             yield unchecked(name, "an image cannot be decoded", "see decoding")
         case UserError():
             what = f"the check cannot be made: {error}"
-            yield Finding(name, "error", what, unknown, "mend what is named there, and check again")
+            yield Finding(name, "error", what, UNKNOWN, "mend what is named there, and check again")
         case _:
             what = f"the check fails: {type(error).__name__}: {first_line(error)}"
             own = "if neither the network nor a function is your own, this is a fault of tunebook: report it"
-            yield Finding(name, "error", what, unknown, own)
+            yield Finding(name, "error", what, UNKNOWN, own)
+
+
+# --- what is kept of images ---------------------------------------------------------------------------
+
+KEPT = TypeAdapter(tuple[Finding, ...])
+
+
+def of_images(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the warnings and errors about the images themselves, whatever is trained on them."""
+    return tuple(
+        each
+        for each in findings
+        if each.level in ("warning", "error") and each.check in get_args(DataCheck) and each.means != UNKNOWN
+    )
+
+
+def joined(earlier: Iterable[Finding], later: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return what two looks at the same images have found: of a check that found something twice, what it
+    found later. What one look did not find the other may have, which saw more of the images."""
+    again = {each.check for each in later}
+    return (*(each for each in earlier if each.check not in again), *later)
+
+
+def keep(info: DataInfo, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Keep what was found about images, beside what earlier looks at them have found; return all of it.
+
+    A cache folder that cannot be written is ignored.
+    """
+    known = joined(kept(info), of_images(findings))
+    if known:
+        with suppress(UserError, OSError):
+            write_whole(_file(info), KEPT.dump_json(known, indent=2))
+    return known
+
+
+def kept(info: DataInfo) -> tuple[Finding, ...]:
+    """Return what this machine keeps about images; nothing where there is no file, or none that can be
+    read."""
+    try:
+        return KEPT.validate_json(read_regular(_file(info), LARGEST_KEPT))
+    except (OSError, ValueError):
+        return ()
+
+
+def causes_of_gaps(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return in words what was found of how the parts compare, by which their scores may differ."""
+    return tuple(each.means for each in findings if each.check in get_args(PartsCheck))
+
+
+def _file(info: DataInfo) -> Path:
+    names = "-".join(filter(None, (f"{FORM}", info.digest, info.files)))
+    return cache_root() / "findings" / f"{names}.json"

@@ -127,10 +127,6 @@ class TaskChecks(abc.ABC):
         """Yield findings about what is to be learnt, without a network; guarded."""
 
     @abc.abstractmethod
-    def shares(self, data: DataSet) -> Iterator[Finding]:
-        """Yield whether the classes have the same shares in all parts; these are among `of_targets`."""
-
-    @abc.abstractmethod
     def contradictions(self, data: DataSet, groups: Sequence[Sequence[NamedImage]]) -> Finding:
         """Return the finding about equal images, in groups, of which not the same is to be learnt."""
 

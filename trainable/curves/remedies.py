@@ -17,7 +17,9 @@ from trainable.recipe.base import with_guide_names
 from trainable.recipe.models import ResNetSmall, UNetSmall
 from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 
-RunVerdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
+RunVerdict = Literal[
+    "diverged", "unstable", "overfit", "still improving", "underfit", "at its ceiling", "healthy"
+]
 
 # A run that ends above this share of its peak rate, a step schedule's first drop (1512.03385, 3.4), never
 # settled
@@ -51,7 +53,7 @@ def remedies(
         case "underfit":
             better = task.better_fit(recipe, small_missed=small_missed)
             found = chain(better, _less_regularisation(recipe, rate_may_rise))
-        case "healthy":
+        case "at its ceiling" | "healthy":
             found = iter(())
         case _:
             assert_never(verdict)

@@ -4,7 +4,7 @@ recipe, and another value of it."""
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +22,11 @@ class TaskCurves(abc.ABC):
     @abc.abstractmethod
     def levels(self, history: Sequence[EpochResult]) -> Levels:
         """Return the levels of a run that did not end diverged."""
+
+    @abc.abstractmethod
+    def mistakes(self, metric: str, metrics: Mapping[str, float], images: int) -> int | None:
+        """Return how many of so many images the answers behind a metric have wrong, from all metrics of an
+        epoch; None for a metric, or answers, that are not counted as right or wrong by image."""
 
     @abc.abstractmethod
     def guessing(self, classes: int) -> float:

@@ -9,9 +9,10 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -25,6 +26,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.plain_yaml import LARGEST_TEXT, load_plain
 
 COMMENT_COLUMN = 40
+HEAD_WIDTH = 108
 LINE_WIDTH = 4096  # lines are never folded: a value and the comment beside it stay together
 
 
@@ -33,9 +35,14 @@ def read_recipe(path: str | Path) -> Recipe:
     return Recipe.from_tree(read_tree(path), where=str(path))
 
 
-def write_recipe(path: str | Path, recipe: Recipe, reasons: Mapping[str, str] | None = None) -> None:
-    """Write every field, with the `reasons` (by dotted path) as comments beside the values."""
-    write_whole(Path(path), to_yaml(recipe.tree(), reasons or {}).encode())
+def write_recipe(
+    path: str | Path, recipe: Recipe, reasons: Mapping[str, str] | None = None, head: Sequence[str] = ()
+) -> None:
+    """Write every field, with the `reasons` (by dotted path) as comments beside the values, below comments
+    with the lines of `head`."""
+    lines = [part for line in head for part in wrap(one_line(line), HEAD_WIDTH, subsequent_indent="  ")]
+    comments = "".join(f"# {line}\n" for line in lines)
+    write_whole(Path(path), (comments + to_yaml(recipe.tree(), reasons or {})).encode())
 
 
 def read_tree(path: str | Path) -> dict[str, Any]:

@@ -31,6 +31,8 @@ ADVICE = (
     "(data.group), and take validation images from the test's kind"
 )
 
+MORE = "`tunebook check` says more, and what to do"
+
 
 @dataclass(frozen=True)
 class ScoredPart:
@@ -91,6 +93,7 @@ class ScoreGaps:
     # lines than the interval promises
     spoken_of: frozenset[str]
     images: int  # the smaller part has so many
+    causes: tuple[str, ...] = ()  # what was found of how the parts compare, in words
 
     @property
     def differing(self) -> tuple[ScoreGap, ...]:
@@ -101,8 +104,8 @@ class ScoreGaps:
         return tuple(gap for gap in self.gaps if gap.differ and gap.metric in self.spoken_of)
 
     def words(self) -> str:
-        """Return `words_of` the gaps that differ."""
-        return words_of(self.differing)
+        """Return `words_of` the gaps that differ, with their causes."""
+        return words_of(self.differing, self.causes)
 
     def tree(self) -> dict[str, Any]:
         """Return plain data for `metrics.json`."""
@@ -116,12 +119,18 @@ class ScoreGaps:
         }
 
 
-def words_of(differing: Sequence[ScoreGap]) -> str:
-    """Return in one line which scores differ, why they may, and what to do; nothing if none differ."""
-    return f"{'; '.join(map(str, differing))}, more than chance allows: {ADVICE}" if differing else ""
+def words_of(differing: Sequence[ScoreGap], causes: Sequence[str] = ()) -> str:
+    """Return in one line which scores differ, and what was found about the parts, or else what the cause may
+    be, and what to do. It is empty if none differ."""
+    if not differing:
+        return ""
+    why = f"; found in these images: {'; '.join(causes)} ({MORE})" if causes else f": {ADVICE}"
+    return f"{'; '.join(map(str, differing))}, more than chance allows{why}"
 
 
-def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str]) -> ScoreGaps:
+def score_gaps(
+    validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str], causes: Sequence[str] = ()
+) -> ScoreGaps:
     """Return how far test scores are from validation scores, in each metric that has resamples of both
     parts.
 
@@ -136,6 +145,7 @@ def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str
         len(next(iter(test.resampled.values()), ())),
         frozenset(spoken_of),
         min(validation.images, test.images),
+        tuple(causes),
     )
 
 

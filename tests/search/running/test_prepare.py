@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from search.commands.guests import ALL, remarks
+from search.commands.guests import ALL, findings
 from search.facts.hardware import Hardware, Node
 from search.learning.search import Search
 from search.record.home import Home
@@ -43,6 +43,7 @@ from trainable.data.assembly import load as load_data
 from trainable.data.measure import DIGEST_FORM
 from trainable.errors import DataError, ModelError, UserError
 from trainable.models.make import NetworkEnds, make_model
+from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
@@ -268,8 +269,9 @@ def black(tmp_path: Path) -> DataSet:
 
 
 def test_a_search_says_of_black_images_that_they_are_black_and_nothing_that_follows(black: DataSet) -> None:
-    (line,) = remarks(black)
-    assert "has one value throughout" in line
+    said = [str(each) for each in findings(black, study_of(), Recipe())]
+    assert sum("has one value throughout" in line for line in said) == 1
+    assert not any("nearly the same" in line or "also in" in line for line in said)
 
 
 @pytest.mark.parametrize("name", ["check_pixels", "check_parts_alike", "check_duplicates"])
@@ -280,7 +282,7 @@ def test_a_check_that_crashes_does_not_end_a_search_before_its_first_trial(
         raise ValueError("no images of class 7")
 
     monkeypatch.setattr(f"trainable.check.{name}", crash)
-    said = list(remarks(data_set()))
+    said = [str(each) for each in findings(data_set(), study_of(), Recipe())]
     assert sum(line.startswith("the check fails: ValueError: no images of class 7") for line in said) == 1
 
 

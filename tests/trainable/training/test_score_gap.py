@@ -10,7 +10,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
-from trainable.training.score_gap import LEVEL, ScoredPart, ScoreGaps, score_gaps
+from trainable.training.score_gap import (
+    ADVICE,
+    LEVEL,
+    ScoredPart,
+    ScoreGap,
+    ScoreGaps,
+    score_gaps,
+    words_of,
+)
 
 RESAMPLES = 1_000
 
@@ -120,3 +128,13 @@ def test_what_is_no_share_has_no_gap_where_a_part_shows_no_spread(spread: float)
     validation = ScoredPart({"cost": 0.0}, {"cost": np.zeros(100)}, 50)
     test = ScoredPart({"cost": 2.0}, {"cost": 2.0 + spread * np.linspace(-1, 1, 100)}, 50)
     assert score_gaps(validation, test, ["cost"]).gaps == ()
+
+
+def test_what_was_found_about_the_parts_is_said_in_the_place_of_what_the_cause_may_be() -> None:
+    gap = ScoreGap("accuracy", 0.9, 0.8, -0.2, -0.05)
+    assert words_of([gap], ["test images are of another kind"]).endswith(
+        "more than chance allows; found in these images: test images are of another kind (`tunebook check` "
+        "says more, and what to do)"
+    )
+    assert ADVICE in words_of([gap])
+    assert words_of([], ["test images are of another kind"]) == ""

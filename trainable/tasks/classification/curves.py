@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import final
 
 from trainable.curves.levels import Accuracies, accuracies_of
@@ -13,6 +13,8 @@ from trainable.training.metrics import EpochResult
 
 TABLE = "003:70-82"  # of the PaddleClas guide: the gains of each augmentation on ResNet50
 
+OF_MISTAKES = ("val_balanced_accuracy", "val_macro_f1")  # perfect exactly where the accuracy is
+
 
 @final
 class LabelCurves(TaskCurves):
@@ -20,6 +22,12 @@ class LabelCurves(TaskCurves):
 
     def levels(self, history: Sequence[EpochResult]) -> Accuracies:
         return accuracies_of(history)
+
+    def mistakes(self, metric: str, metrics: Mapping[str, float], images: int) -> int | None:
+        counted = metric if metric == "val_top5_accuracy" else "val_accuracy"
+        if metric not in (counted, *OF_MISTAKES) or counted not in metrics:
+            return None
+        return round((1.0 - metrics[counted]) * images)
 
     def guessing(self, classes: int) -> float:
         return math.log(max(classes, 2))

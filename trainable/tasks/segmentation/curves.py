@@ -7,7 +7,7 @@ is 0.9 for a network that finds nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -69,6 +69,10 @@ class MaskCurves(TaskCurves):
         named = {"train_accuracy": last.train_accuracy} if clean is None else {CLEAN_IOU: clean}
         figures = {**named, IOU: known[-1], "val_accuracy": last.val_accuracy}
         return MeanIous(known, train, clean is not None, figures)
+
+    def mistakes(self, metric: str, metrics: Mapping[str, float], images: int) -> int | None:
+        """Return None: no mask is right in every pixel, for nobody draws a border twice alike."""
+        return None
 
     def guessing(self, classes: int) -> float:
         """Return the loss of guessing with that of a second head, which a network may have."""

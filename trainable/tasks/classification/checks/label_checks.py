@@ -49,9 +49,6 @@ class LabelChecks(TaskChecks):
         yield from guarded("label shares", lambda: check_label_shares(data))
         yield from guarded("accuracy", lambda: [check_accuracy(data)])
 
-    def shares(self, data: DataSet) -> Iterator[Finding]:
-        yield from check_label_shares(data)
-
     def contradictions(self, data: DataSet, groups: Sequence[Sequence[NamedImage]]) -> Finding:
         return check_contradictions(groups, data.info.classes)
 

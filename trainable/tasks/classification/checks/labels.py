@@ -17,6 +17,7 @@ from trainable.checks.finding import Finding, passed
 from trainable.checks.sampling import NamedImage
 from trainable.checks.short_training import FEWEST, NOISE_POINTS
 from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
+from trainable.curves.levels import TOLD_APART
 from trainable.data import DataSet
 from trainable.data.part_names import none_leaves_out
 from trainable.errors import listed
@@ -75,6 +76,7 @@ def check_labels(data: DataSet, unscored: Unscored = "refuse") -> Iterator[Findi
         )
     yield from missing
     yield from _named_like_no_label(data)
+    yield from _rare(data)
     yield _balance(data)
     yield _validation_size(len(data.validation))
 
@@ -132,27 +134,44 @@ def _balance(data: DataSet) -> Finding:
             "accuracy is mostly that of the large classes, and small ones may be ignored at no cost",
             "search for objective.metric: val_balanced_accuracy; gather more of the small classes",
         )
-    if held[least] < FEWEST:
-        return Finding(
-            "class balance",
-            "warning",
-            what,
-            "so few images are learnt by heart",
-            "gather more, or start from pretrained weights (model.weights)",
-        )
     return passed("class balance", what)
 
 
+def _rare(data: DataSet) -> Iterator[Finding]:
+    """Yield a finding about the classes that hardly exist, if there are any."""
+    names = data.info.classes
+    rare = []
+    for part in (data.train, data.validation):
+        counts = zip(names, np.bincount(part.labels, minlength=len(names)).tolist(), strict=True)
+        if few := [f"{name} ({count})" for name, count in counts if 0 < count < FEWEST]:
+            rare.append(f"{listed(few)} in {'training' if part is data.train else 'validation'}")
+    if rare:
+        leave_out = "; or leave them out by data.min_images" if len(names) > 2 else ""
+        yield Finding(
+            "class balance",
+            "warning",
+            f"classes with fewer than {FEWEST} images: {', '.join(rare)}",
+            "some classes hardly exist: they are learnt by heart, and whether their validation images are "
+            "right is luck",
+            "gather more of them, raise data.validation_fraction, or start from pretrained weights "
+            f"(model.weights){leave_out}",
+        )
+
+
 def _validation_size(images: int) -> Finding:
-    points = 100.0 * math.sqrt(0.25 / images)
-    what = f"{images:,} validation images: accuracy has a standard error of up to {points:.1f} points"
+    points, least = 100.0 * math.sqrt(0.25 / images), 100.0 * TOLD_APART / images
+    what = (
+        f"{images:,} validation images: accuracy has a standard error of up to {points:.1f} points, and two "
+        f"recipes are told apart from a difference of {least:.1f} points on ({TOLD_APART} images that one of "
+        "them alone has right, McNemar's test), or more where each has mistakes of its own"
+    )
     if points <= NOISE_POINTS:
         return passed("validation size", what)
     return Finding(
         "validation size",
         "warning",
         what,
-        "recipes that differ by less cannot be told apart: a search would pick one by luck",
+        "the validation part is so small that which of two similar recipes is better is luck",
         "raise data.validation_fraction, or gather more images",
     )
 

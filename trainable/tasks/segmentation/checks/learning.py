@@ -211,7 +211,7 @@ def _validation_size(known: MaskAssociation, images: int) -> Finding:
         "validation size",
         "warning",
         what,
-        "recipes that differ by less cannot be told apart for sure: a search would pick one by luck",
+        "the validation part is so small that which of two similar recipes is better is luck",
         "raise data.validation_fraction, or gather more images",
     )
 

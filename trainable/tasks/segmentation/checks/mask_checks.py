@@ -24,8 +24,6 @@ from trainable.tasks.segmentation.checks.learning import check_mask_lessons, che
 from trainable.tasks.segmentation.checks.masks import (
     check_mask_contradictions,
     check_masks,
-    check_pixel_shares,
-    count_masks,
 )
 from trainable.tasks.segmentation.losses import cross_entropy, enlarged
 from trainable.training.evaluate import full_precision, main_output
@@ -49,10 +47,6 @@ class MaskChecks(TaskChecks):
 
     def of_targets(self, data: DataSet, recipe: Recipe) -> Iterator[Finding]:
         yield from guarded("mask values", lambda: check_masks(data, recipe))
-
-    def shares(self, data: DataSet) -> Iterator[Finding]:
-        counts = count_masks(data)
-        yield from check_pixel_shares(data, {name: each.pixels for name, each in counts.items()})
 
     def contradictions(self, data: DataSet, groups: Sequence[Sequence[NamedImage]]) -> Finding:
         return check_mask_contradictions(data, groups)

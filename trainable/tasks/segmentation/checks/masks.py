@@ -154,7 +154,7 @@ def _fewest_pixels(data: DataSet, train: MaskCounts, recipe: Recipe) -> Finding:
     if shares[least] >= LEAST_SHARE * shares[most] or _counts_small_classes(recipe):
         return passed("class balance", what)
     return Finding(
-        "class balance",
+        "class weights",
         "warning",
         what,
         "the cross-entropy is mostly that of the large classes, and a small one may be missed at no cost",

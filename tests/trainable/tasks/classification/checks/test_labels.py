@@ -210,3 +210,19 @@ def test_two_images_that_differ_in_their_labels_are_named() -> None:
     group = [NamedImage("train", number, label, f"{number}.png") for number, label in enumerate((0, 0, 1))]
     found = check_contradictions([group], ["cat", "dog"])
     assert found.what == "3 of 3 images also occur with another label: 0.png (cat) = 2.png (dog)"
+
+
+def test_a_class_that_hardly_exists_is_named_with_its_part() -> None:
+    data = data_set(90)
+    assert isinstance(data.train, ArrayPart)
+    chosen = np.flatnonzero((data.train.labels != 1) | (np.arange(90) < 6))
+    rare = replace(data, train=ArrayPart(data.train.images[chosen], data.train.labels[chosen]))
+    (found,) = (each for each in check_labels(rare) if "fewer than" in each.what)
+    assert (found.check, found.level) == ("class balance", "warning")
+    assert found.what == "classes with fewer than 5 images: 1 (2) in training"
+    assert not any("fewer than" in each.what for each in check_labels(data))
+
+
+def test_the_size_of_a_part_says_from_what_difference_on_two_recipes_are_told_apart() -> None:
+    size = by_name(list(check_labels(data_set(48, 120))))["validation size"]
+    assert "from a difference of 5.0 points on (6 images that one of them alone has right" in size.what

@@ -130,11 +130,11 @@ def test_a_class_of_few_pixels_is_told_unless_the_loss_counts_classes_alike(
     recipe: Recipe, data: DataSet
 ) -> None:
     tiny = with_masks(data, only_a_pixel)
-    found = alarms(list(check_masks(tiny, recipe)))["class balance"]
+    found = alarms(list(check_masks(tiny, recipe)))["class weights"]
     assert "of class disc to" in found.what
     assert "task.loss.dice: 1" in found.do
     alike = recipe.with_values({"task.loss.dice": 1.0})
-    assert "class balance" not in alarms(list(check_masks(tiny, alike)))
+    assert "class weights" not in alarms(list(check_masks(tiny, alike)))
 
 
 def only_in(count: int) -> Callable[[list[Array]], list[Array]]:

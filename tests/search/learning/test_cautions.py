@@ -1,0 +1,149 @@
+"""Tests what is said of a search's answer before it is trusted: of images, test score and best trials."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from search.followers.conclusions import conclusion
+from search.learning.cautions import cautions_of, joined, recorded
+from search.learning.search import Search
+from search.record.folder import Caution, Verified, keep_findings
+from search.record.home import FINDINGS_FILE
+from search.reporting import terminal
+from search.reporting.gather import report_of
+from search.reporting.page import page
+from search.results.export import exported
+from search.study.objective import Objective
+from tests.search.reporting.small_reports import VERIFICATION
+from tests.search.reporting.test_terminal import INFO, search_folder, values
+from trainable.checks.finding import Finding
+from trainable.curves.levels import TOLD_APART, least_accuracy
+from trainable.recipe.yamlfile import read_recipe
+
+IMAGES = INFO.validation_images
+OTHER_KIND = Caution(
+    kind="data", about="parts alike", what="told apart", means="test images are of another kind", do="look"
+)
+LEAK = Caution(
+    kind="data", about="duplicates", what="9 validation images are also in train", means="m", do="d"
+)
+
+
+def of_mistakes(folder: Path, *mistakes: int) -> Search:
+    """Return a search with a finished trial of so many mistakes each."""
+    return Search(
+        search_folder(folder, {at: (1 - each / IMAGES, values()) for at, each in enumerate(mistakes)})
+    )
+
+
+def kinds(search: Search) -> list[str]:
+    return [each.kind for each in search.cautions]
+
+
+def test_a_ceiling_says_how_many_trials_make_no_mistake_and_what_the_part_then_knows(tmp_path: Path) -> None:
+    (caution,) = of_mistakes(tmp_path, 0, 0, 3, 40).cautions
+    assert caution.kind == "ceiling"
+    assert caution.what.startswith(
+        "2 trials make no mistake on 5,000 validation images, and 1 more fewer than 6"
+    )
+    assert f"above {least_accuracy(0, IMAGES):.4f}" in caution.means
+    assert "val_loss" in caution.do
+
+
+@pytest.mark.parametrize("mistakes", [0, 1, 5, 5_000])
+def test_the_least_accuracy_is_that_of_the_exact_interval(mistakes: int) -> None:
+    exact = binomtest(IMAGES - mistakes, IMAGES).proportion_ci(0.95, method="exact")
+    assert least_accuracy(mistakes, IMAGES) == pytest.approx(exact.low, abs=1e-12)
+
+
+def test_two_recipes_are_told_apart_from_the_number_of_images_on_that_mc_nemar_s_test_needs() -> None:
+    assert binomtest(TOLD_APART, TOLD_APART).pvalue < 0.05 <= binomtest(TOLD_APART - 1, TOLD_APART - 1).pvalue
+
+
+@pytest.mark.parametrize(
+    ("mistakes", "expected"),
+    [((5, 90), ["ceiling"]), ((6, 90), []), ((60, 65), ["luck"]), ((60, 66), []), ((60,), [])],
+)
+def test_trials_that_differ_by_fewer_images_than_the_test_needs_are_a_ceiling_or_luck(
+    mistakes: tuple[int, ...], expected: list[str], tmp_path: Path
+) -> None:
+    assert kinds(of_mistakes(tmp_path, *mistakes)) == expected
+
+
+def test_few_images_are_no_ceiling_for_a_score_far_from_perfect(tmp_path: Path) -> None:
+    search = of_mistakes(tmp_path, 1_000, 2_000)  # of 20 images four are wrong
+    few = cautions_of(search.progress, replace(INFO, validation_images=20), (), None)
+    assert [each.kind for each in few] == ["luck"]
+
+
+def test_a_search_for_the_lowest_loss_has_no_ceiling_of_mistakes(tmp_path: Path) -> None:
+    search = of_mistakes(tmp_path, 0, 0)
+    by_loss = replace(search.progress, objective="val_loss")
+    assert cautions_of(by_loss, INFO, (), None) == ()
+
+
+def test_masks_have_no_mistakes_by_image(tmp_path: Path) -> None:
+    search = of_mistakes(tmp_path, 0, 0)
+    of_masks = replace(INFO, task_kind="segmentation", pixel_counts=(1,) * 10)
+    assert cautions_of(search.progress, of_masks, (), None) == ()
+
+
+def test_a_verified_search_says_the_gap_and_no_longer_that_its_best_is_luck(tmp_path: Path) -> None:
+    search = of_mistakes(tmp_path, 60, 61)
+    verified = Verified(trial=0, recipe="0" * 12, found=VERIFICATION)
+    (gap,) = cautions_of(search.progress, INFO, (), verified)
+    assert (gap.kind, gap.what) == ("gap", VERIFICATION.parts_differ)
+
+
+def test_copies_of_training_images_are_left_out_before_a_ceiling_is_acted_on(tmp_path: Path) -> None:
+    search = of_mistakes(tmp_path, 0)
+    (_, ceiling) = cautions_of(search.progress, INFO, (LEAK,), None)
+    assert ceiling.do.startswith("leave the copies out first")
+
+
+def test_every_page_has_what_was_found_about_the_images_above_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = of_mistakes(tmp_path, 60).folder
+    keep_findings(folder, (OTHER_KIND,))
+    search = Search(folder)
+    terminal.show(search, as_json=False)
+    shown = capsys.readouterr().out
+    assert shown.index(OTHER_KIND.means) < shown.index("best val_accuracy")
+    terminal.show(search, as_json=True)
+    assert json.loads(capsys.readouterr().out)["cautions"] == [OTHER_KIND.model_dump()]
+    report = report_of(search)
+    assert report.cautions == (OTHER_KIND,)
+    html = page(report)
+    assert html.index(OTHER_KIND.means) < html.index('class="facts"')
+    answer = conclusion(search.summary).answer
+    assert answer.index(OTHER_KIND.means) < answer.index("**Best**")
+    exported(search).write(tmp_path / "best.yaml")
+    assert f"# - {OTHER_KIND.means}\n" in (tmp_path / "best.yaml").read_text().partition("version:")[0]
+    assert read_recipe(tmp_path / "best.yaml").digest() == search.trials[0].digest
+
+
+@pytest.mark.parametrize("content", [None, "", "[{}]", '[{"kind": "weather", "about": "a", "what": "b"}]'])
+def test_a_search_without_readable_findings_has_none(content: str | None, tmp_path: Path) -> None:
+    folder = of_mistakes(tmp_path, 60).folder
+    if content is not None:
+        (folder / FINDINGS_FILE).write_text(content)
+    assert Search(folder).cautions == ()
+
+
+def test_a_later_look_replaces_what_the_same_check_has_found() -> None:
+    again = OTHER_KIND.model_copy(update={"what": "told apart with more images"})
+    assert joined((LEAK, OTHER_KIND), (again,)) == (LEAK, again)
+
+
+@pytest.mark.parametrize(("metric", "count"), [("val_accuracy", 1), ("val_balanced_accuracy", 0)])
+def test_advice_that_the_search_follows_already_is_not_recorded(metric: Any, count: int) -> None:
+    advice = "search for objective.metric: val_balanced_accuracy"
+    found = [Finding("accuracy", "warning", "one class is most", "guessing is good", advice)]
+    assert len(recorded(found, Objective(metric=metric))) == count
