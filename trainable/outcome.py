@@ -70,6 +70,7 @@ class Outcome:
         """Return the content of `metrics.json`."""
         tree = {
             "recipe": self.recipe.digest(),
+            "sentence": self.recipe.sentence,
             "class_names": self.class_names,
             "last": self.scores(),
             **self.sureness(),

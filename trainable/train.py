@@ -93,6 +93,7 @@ def train(  # noqa: PLR0913 - a person types these by name
         if masks is not None:
             predictions = exporter_of(recipe, images.info).predictions(images, masks, folder)
         images.refuse_leaks(recipe.data)
+        bench.say(recipe.sentence_at(images.info.image_size))
         for line in images.info.remarks:
             bench.say(line)
         images.be_here(bench.say)

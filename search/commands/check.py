@@ -251,7 +251,7 @@ def _title(file: str, target: Target) -> str:
     recipe, info = target.recipe, target.data.info
     return (
         f"{target.kind} {file}: {info.train_images:,} training images of {len(info.classes)} classes, "
-        f"{info.image_size} px, recipe {recipe.digest()} with {recipe.model.kind}"
+        f"recipe {recipe.digest()}: {recipe.sentence_at(info.image_size)}"
     )
 
 

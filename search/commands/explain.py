@@ -120,13 +120,13 @@ def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[Rend
 
 
 def _of_recipe(recipe: Recipe, bench: Bench) -> Iterator[RenderableType]:
-    facts = None
+    facts, sentence = None, recipe.sentence
     try:
         measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), bench=bench)
     except UserError as error:
         say(f"(explained without the facts of its data: {error})")
     else:
-        facts = measured.facts
+        facts, sentence = measured.facts, recipe.sentence_at(measured.info.image_size)
         yield facts_table(fact_rows(facts, measured, recipe.data))
         yield from map(Text, measured.info.remarks)
-    yield rows_table(f"recipe {recipe.digest()}", recipe_rows(recipe, facts=facts))
+    yield rows_table(f"recipe {recipe.digest()}: {sentence}", recipe_rows(recipe, facts=facts))

@@ -67,6 +67,8 @@ def run_export(options: ExportOptions) -> None:
 
         words = export_as(found, out, options.form.value, gpus=gpus, batch=batch, images=images)
     tell(f"{words} -> {out}")
+    if (gpus, batch) == (None, None):
+        tell(f"it trains {found.recipe.sentence}")
     verification = found.recipe.provenance and found.recipe.provenance.verification
     if verified is not None and not (verification and verification.verified):
         raise typer.Exit(FAILED)
@@ -96,7 +98,7 @@ def _found(source: Path, trial: int | None, *, trains: bool) -> Exported:
     if trains and chosen.state != "finished":
         raise UserError(
             f"--trial {chosen.id}: --simplify, --finalize and --verify expect a finished trial, got one that "
-            f"is {chosen.state} after epoch {chosen.epochs}: its score is not that of its whole recipe"
+            f"is {chosen.state_in_words} after epoch {chosen.epochs}, whose score is not its whole recipe's"
         )
     return exported(search, chosen.id)
 

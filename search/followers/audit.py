@@ -31,6 +31,7 @@ from trainable.errors import StateError, UserError
 from trainable.files.regular import check_regular
 from trainable.files.store import StoreError
 
+SENT_AS_KILLED = ("stopped", "infeasible")  # ends of trials that earlier versions sent so
 EpochScores = Mapping[int, float]  # the objective by epoch
 
 
@@ -99,7 +100,7 @@ def _in_mlflow(search: Search) -> Iterator[str]:
 
 def _runs(search: Search) -> tuple[Any, list[Any]]:
     """Return MLflow's client, and the runs of a search; nothing is created."""
-    uri, name = str(search.study.tracking.uri), search.study.tracking.experiment
+    uri, name = str(search.study.tracking.uri), search.study.experiment
     if (file := database_file(uri)) is not None:
         if not file.exists():
             raise FileNotFoundError(f"{file}: no such file")
@@ -145,7 +146,7 @@ def _run_difference(client: Any, run: Any, trial: Trial, metric: str) -> Iterato
     journal = {epoch: score for epoch, score in scored if score is not None}
     yield from history_differences(where, journal, points)
     wanted = status_of(trial.end) if trial.end is not None else "KILLED"
-    if run.info.status != wanted:
+    if run.info.status != wanted and (trial.end not in SENT_AS_KILLED or run.info.status != "KILLED"):
         yield f"{where}: its status is {run.info.status}, expected {wanted}"
     if run.info.end_time is not None and run.info.end_time < run.info.start_time:
         yield f"{where}: it ends before it starts"

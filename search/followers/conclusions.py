@@ -33,8 +33,10 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     again = f"**Trained again**: {plain(final)}" if final else ""
     times = summary.turnaround
     time_used = "" if times is None else f"**Where the time went** ({times.whole}): {times.figures}"
+    sentence = summary.best.sentence if summary.best is not None else ""
+    trained = f"**What it trains**: {plain(sentence)}" if sentence else ""
     work = [_spent(summary), time_used, _machines(summary)]
-    parts = [_cautions(summary), _best(summary), again, *work, _values(summary)]
+    parts = [_cautions(summary), _best(summary), again, trained, *work, _values(summary)]
     answer = "\n\n".join(filter(None, parts))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 
@@ -76,7 +78,7 @@ def _machines(summary: Summary) -> str:
 def _values(summary: Summary) -> str:
     if summary.best is None:
         return ""
-    values = ", ".join(f"{path} {shown(value)}" for path, value in summary.best.values.items())
+    values = ", ".join(f"{path} {shown(value)}" for path, value in summary.best.values_by_name.items())
     return f"**Its values**: {plain(values) or 'as the base'}"
 
 

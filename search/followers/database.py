@@ -78,7 +78,7 @@ def deleted_experiment(study: Study) -> str | None:
 
     None: it is there or not made yet, or MLflow does not answer in ANSWER_SECONDS; a search goes on without.
     """
-    uri, name = str(study.tracking.uri), study.tracking.experiment
+    uri, name = str(study.tracking.uri), study.experiment
     try:
         if (file := database_file(uri)) is None:
             experiment = _asked(uri, name)

@@ -71,6 +71,7 @@ class RunStore:
         self._search_id = search_id
         self.experiment_id = self._find_experiment(experiment, artifacts)
         self._steps: dict[str, dict[str, int]] = {}
+        self._params: dict[str, frozenset[str]] = {}
         self.runs: dict[RunOwner, str] = self._find_runs()
 
     def create(self, run: RunOwner, run_name: str, began: int, tags: Mapping[str, str]) -> str:
@@ -91,7 +92,11 @@ class RunStore:
         run_id = self.runs[run]
         steps = self._steps.get(run_id, {}) if run is not None else {}
         points = [point for point in update.points if point.step > steps.get(point.key, -1)]
-        for items in _batches(replace(update, points=points)):
+        known = self._params.get(
+            run_id, frozenset()
+        )  # a param never changes; an earlier version's may differ
+        params = {path: value for path, value in update.params.items() if path not in known}
+        for items in _batches(replace(update, points=points, params=params)):
             self._log(run, run_id, items)
         if update.status is not None:
             status, since = update.status
@@ -154,6 +159,7 @@ class RunStore:
         for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
             trial, run_id = run.data.tags.get(TRIAL), str(run.info.run_id)
             runs.setdefault(None if trial is None else int(trial), run_id)
+            self._params[run_id] = frozenset(run.data.params)
             self._steps[run_id] = {metric.key: metric.step for metric in run.data.to_proto().metrics}
         return runs
 

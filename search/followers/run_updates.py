@@ -29,7 +29,7 @@ from search.record.journal import (
 )
 from search.record.record import Record
 from search.record.summary import Summary, summarise
-from search.record.trials import Trial
+from search.record.trials import Trial, state_in_words
 from search.record.turnaround import IN_WORDS
 from spaces.domains import Value, listed
 from trainable.recipe.metrics import Mode
@@ -56,19 +56,22 @@ REASON = "tunebook.reason"
 # the most characters of a tag: MLflow accepts 8000 since version 2, servers before that 5000
 LONGEST_TAG = 5000
 LONGEST_PARAM = 6000
+LONGEST_NAME = 250  # of a run: MLflow's own table of runs has room for so many characters
 # the numbers of an epoch that MLflow gets beside the objective, unless `tracking.metrics` is `all`
 FEW_METRICS = ("val_accuracy", "val_loss", "train_loss", "applied_lr", "epoch_seconds")
 
 
 def run_name(trial: Trial) -> str:
-    """Return the name of a trial's run; in alphabetical order its repeats follow it."""
+    """Return the name of a trial's run: its number, and what it trains. A run that trains a trial's recipe
+    again has that trial's number, and what differs."""
     repeat = trial.repeat
     if repeat is None:
-        return f"trial-{trial.id:04d}"
-    if repeat.purpose == "pruning":
-        return f"trial-{repeat.of:04d} to its end"
-    split = "" if repeat.split is None else f" split {repeat.split}"
-    return f"trial-{repeat.of:04d} seed {repeat.seed}{split}"
+        name = trial.numbered_sentence
+    else:
+        split = "" if repeat.split is None else f", split {repeat.split}"
+        how = "to its end" if repeat.purpose == "pruning" else f"again, seed {repeat.seed}{split}"
+        name = f"{repeat.of} {how}" + (f": {trial.sentence}" if trial.sentence else "")
+    return clip(name, LONGEST_NAME)
 
 
 def purpose_tags(repeat: Repeat | None) -> dict[str, str]:
@@ -227,8 +230,9 @@ class Outbox:
     def _apply_trial(self, event: TrialEvent) -> None:
         if event.recipe is not None:
             self.recipes[event.trial] = self.record.trials[event.trial]
+        values = {**event.values, **self.record.trials[event.trial].values_by_name}  # all of them as params
         self._update(event.trial).params.update(
-            {path: clip(written(value), LONGEST_PARAM) for path, value in event.values.items()}
+            {path: clip(written(value), LONGEST_PARAM) for path, value in values.items()}
         )
         whose = {"tunebook.own": written(event.own), **purpose_tags(event.repeat)}
         whose |= {"tunebook.first": event.first.source} if event.first is not None else {}
@@ -246,7 +250,8 @@ class Outbox:
 
     def _apply_end(self, event: EndEvent) -> None:
         self._update(event.trial).status = (status_of(event.state), milliseconds(event.time))
-        self._tag(event.trial, {STATE: event.state, OUTCOME: event.state, REASON: event.reason})
+        state = state_in_words(event.state)
+        self._tag(event.trial, {STATE: state, OUTCOME: event.state, REASON: event.reason})
         trial = self.record.trials[event.trial]
         if trial.repeat is None:
             if trial.end == "finished" and (
@@ -363,11 +368,15 @@ def _place_tags(attempts: Sequence[Sequence[Place]]) -> dict[str, str]:
 
 
 def status_of(outcome: TrialEnd) -> Status:
-    """Return MLflow's word for how a trial ended; the tag `tunebook.outcome` tells stopped from diverged."""
+    """Return MLflow's word for how a trial ended; the tags `tunebook.state` and `tunebook.outcome` say more.
+
+    MLflow's pages mark what was killed as they mark what has failed, with a red cross; a trial that was
+    stopped early, or not trained since it breaks a limit, has done what it should.
+    """
     match outcome:
-        case "finished":
+        case "finished" | "stopped" | "infeasible":
             return "FINISHED"
-        case "stopped" | "diverged" | "infeasible":
+        case "diverged":
             return "KILLED"
         case "failed":
             return "FAILED"

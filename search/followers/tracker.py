@@ -73,7 +73,7 @@ class Tracker(Consumer):
             home, study, self._refuse, Contents(recipe_text, conclude, info, program)
         )
         address = without_password(study.tracking.uri)
-        self._fresh = Cursor(uri=address, experiment=study.tracking.experiment)
+        self._fresh = Cursor(uri=address, experiment=study.experiment)
         self._cursor = self._saved = self._fresh
         self._outbox = self._empty()
         self._refusals: dict[str, str] = {}
@@ -235,7 +235,7 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
     from search.followers.mlflow_runs import RunStore
 
     uri = str(study.tracking.uri)
-    return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
+    return RunStore(uri, study.experiment, artifact_location(uri, study.storage), search_id, refuse)
 
 
 def _source_tags() -> dict[str, str]:

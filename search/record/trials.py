@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -17,6 +19,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OF_ANY_NETWORK
 from trainable.recipe.network_cost import NetworkCost
+from trainable.recipe.optimizers import by_own_name
 from trainable.training.metrics import EpochResult
 from trainable.tune.place import Place
 
@@ -25,12 +28,18 @@ HOURS_SPENT = "the budget of hours is spent"
 # a paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
 # or `resume`
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
+STOPPED_EARLY = "stopped early"  # for people: a trial whose state is `stopped` has not failed
 ABSENT = object()  # what a tree has where another one has more
 
 
 def recipe_key(teacher: str) -> str:
     """Return the name by which `Trial.weights` has the digest of the recipe of a teacher at a path."""
     return f"{teacher}: recipe"
+
+
+def state_in_words(state: TrialState) -> str:
+    """Return a trial's state as people read it: `stopped early` for `stopped`."""
+    return STOPPED_EARLY if state == "stopped" else state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +82,34 @@ class Trial:
         if self.attempts == 0:
             return "queued"
         return "running" if self.trains else "paused"
+
+    @property
+    def state_in_words(self) -> str:
+        return state_in_words(self.state)
+
+    @cached_property
+    def sentence(self) -> str:
+        """What it trains, in words; empty where its values make no recipe of this version."""
+        with suppress(RecipeError):
+            return "" if self.recipe is None else Recipe.from_tree(self.recipe).sentence
+        return ""
+
+    @property
+    def numbered_sentence(self) -> str:
+        """Its number and what it trains: `7: timm resnet18, pretrained, ...`."""
+        return f"{self.id}: {self.sentence}" if self.sentence else str(self.id)
+
+    @property
+    def values_by_name(self) -> Mapping[str, Value]:
+        """Its values, with an optimizer of timm's by its own name, `muon`."""
+        return by_own_name(self.values, ((self.recipe or {}).get("optimizer") or {}).get("name"))
+
+    @property
+    def network_name(self) -> str:
+        """The name of its network; empty where its values make no recipe."""
+        model = (self.recipe or {}).get("model") or {}
+        name = model.get("name", model.get("kind", ""))
+        return f"{name}-{model['encoder']}" if "encoder" in model else name
 
     @property
     def is_cut_short(self) -> bool:

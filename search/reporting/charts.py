@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from search.record.clock import duration
 from search.record.journal import Repeat
-from search.record.trials import TrialState
+from search.record.trials import TrialState, state_in_words
 from search.reporting.content import AttemptRow, BestSoFar, Progress, RepeatRow, Report, TrialRow
 from search.reporting.plots import (
     CROWDED,
@@ -272,7 +272,9 @@ def _bar(attempt: AttemptRow, again: RepeatRow | None, spots: list[Spot]) -> Plo
         return PlotLine(f"bar {look}", spots, attempt.trial, f"trial {attempt.trial}{ended}" if ended else "")
     run = Repeat(of=again.of, purpose=again.purpose, seed=again.seed, split=again.split)
     epochs = counted(again.epochs, "epoch")
-    reached = f": {again.state}" if again.score is None else f": {again.score:.4f} after {epochs}"
+    reached = (
+        f": {state_in_words(again.state)}" if again.score is None else f": {again.score:.4f} after {epochs}"
+    )
     return PlotLine(f"bar {look} again", spots, again.of, f"{run}{ended or reached}")
 
 

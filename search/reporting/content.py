@@ -202,6 +202,7 @@ class TrialRow(Spec):
     score: float | None  # its score at its last epoch
     best_score: float | None
     place: float | None
+    sentence: str = ""  # what it trains, in words; empty where its values make no recipe
     values: dict[str, Value]  # by dotted path
     scores: dict[int, float]  # by epoch
     train_loss: dict[int, float]

@@ -134,7 +134,7 @@ class LiveView:
             score = "" if value is None else f", {self._metric} {value:.4f}"
             reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
             epochs = counted(trial.epochs, "epoch")
-            line = f"{self._place(trial, done)} {trial.state} after {epochs}{score}{reason}"
+            line = f"{self._place(trial, done)} {trial.state_in_words} after {epochs}{score}{reason}"
             logger.info(line)
             if self._live is None:
                 say(f"{line}; {left}" if left else line)

@@ -16,6 +16,7 @@ from search.learning.search import Search
 from search.learning.verdicts import in_places
 from search.record.clock import duration
 from search.record.home import REPORT_DATA_FILE, REPORT_FILE
+from search.record.trials import STOPPED_EARLY, state_in_words
 from search.reporting.charts import (
     MOST_CLOSER,
     closer_curves,
@@ -38,6 +39,7 @@ from search.reporting.tables import RANK_ALIKE, audit_lines
 from search.reporting.values import side_by_side, tiles
 from spaces.domains import shown
 from trainable.errors import UserError
+from trainable.recipe.optimizers import by_own_name
 from trainable.recipe.provenance import AGREE
 from trainable.recipe.yamlfile import write_whole
 from trainable.terminal import program_name, visible_lines
@@ -47,7 +49,7 @@ LEGEND = (
     ("best", "the best"),
     ("own", "documented recipe"),
     ("finished", "finished"),
-    ("stopped", "stopped early"),
+    ("stopped", STOPPED_EARLY),
     ("diverged", "diverged"),
     ("failed", "failed"),
     ("infeasible", "breaks a limit"),
@@ -116,6 +118,7 @@ def _tables(report: Report) -> dict[str, Any]:
         "confusion": _confusion(answers) if answers and len(answers.classes) <= MOST_CLASSES else [],
         "audit": list(audit_lines(report.pruning_audit, report.search.rungs)) if report.pruning_audit else [],
         "winner": _winner(report),
+        "sentence": next((each.sentence for each in report.trials if each.id == best), ""),
         "agree": AGREE,
         "no_spread": RANK_ALIKE,
         "best_is_own": any(each.own for each in report.trials if each.id == best),
@@ -243,7 +246,7 @@ def _pairs(answers: ReportedLabels | ReportedMasks) -> list[tuple[str, str, int]
 
 def data_of(report: Report) -> dict[str, Any]:
     """Return what the page's script shows of each trial: fields by position, to be short."""
-    paths = list(dict.fromkeys(path for each in report.trials for path in each.values))
+    paths = list(dict.fromkeys(path for each in report.trials for path in by_own_name(each.values)))
     return {
         "objective": report.search.objective,
         "epochs": report.search.budget_epochs,
@@ -255,9 +258,10 @@ def data_of(report: Report) -> dict[str, Any]:
 
 
 def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
+    named = by_own_name(trial.values)
     values = [
-        "" if path not in trial.values
-        else f"{value:.{DIGITS}g}" if isinstance(value := trial.values[path], float)
+        "" if path not in named
+        else f"{value:.{DIGITS}g}" if isinstance(value := named[path], float)
         else shown(value)
         for path in paths
     ]  # fmt: skip
@@ -267,9 +271,9 @@ def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
     ]
     costs = {name: _rounded(cost) for name, cost in trial.costs.items()}
     return [
-        trial.state, trial.own, trial.epochs, _rounded(trial.score), _rounded(trial.place), values, curves,
-        round(trial.seconds, 1), trial.attempts, trial.reason, trial.digest, trial.mlflow_run_id, costs,
-        trial.first, trial.places,
+        state_in_words(trial.state), trial.own, trial.epochs, _rounded(trial.score), _rounded(trial.place),
+        values, curves, round(trial.seconds, 1), trial.attempts, trial.reason, trial.digest,
+        trial.mlflow_run_id, costs, trial.first, trial.places, trial.sentence,
     ]  # fmt: skip
 
 
@@ -326,6 +330,7 @@ def templates() -> Environment:
         "duration": duration,
         "effect": lambda belief: in_places(belief.effect, belief.low, belief.high),
         "sentence": _sentence,
+        "state": state_in_words,
         "date": lambda time: datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
     return made

@@ -75,7 +75,7 @@ def _curve(axes: Axes, trial: Trial, summary: Summary, labels: set[str]) -> None
     if not points:
         return
     best = summary.best is not None and trial.id == summary.best.id
-    label = f"best: trial {trial.id}" if best else "documented recipe" if trial.own else trial.state
+    label = f"best: trial {trial.id}" if best else "documented recipe" if trial.own else trial.state_in_words
     axes.plot(
         *zip(*points, strict=True),
         color="black" if best else COLOURS[trial.state],

@@ -55,6 +55,7 @@ def _trial_row(trial: Trial, summary: Summary, place: float | None, *, on_fronti
         score=scores.get(trial.epochs),
         best_score=max(scores.values(), key=lambda score: summary.sign * score, default=None),
         place=place,
+        sentence=trial.sentence,
         values=dict(trial.values),
         scores=scores,
         train_loss=_by_epoch(trial, "train_loss"),

@@ -24,6 +24,7 @@ from search.record.verdicts import Verdict, Verdicts
 from search.study.objective import shown_cost
 from spaces.domains import counted, shown
 from trainable.recipe import LEARNING_RATES, REFERENCE_BATCH
+from trainable.recipe.models import ENCODER, MODEL_NAME
 from trainable.recipe.provenance import AGREE, sureness
 from trainable.terminal import visible_lines
 from trainable.tune.place import in_words
@@ -33,7 +34,9 @@ STACKED_BELOW = 100
 INDENT = 4
 TableRow = Sequence[str | Text]
 WIDEST = 10_000  # the columns of a screen on which any table fits
-WHERE = "where"  # a column beside those of values
+# columns beside those of values; the first stands for all fields that name a network
+NETWORK, WHERE = "network", "where"
+NAMES_OF_NETWORKS = ("model.kind", MODEL_NAME, ENCODER)
 STATE_COLOURS = {
     "finished": "green",
     "running": "cyan",
@@ -116,7 +119,9 @@ def trials_table(summary: Summary, trials: Sequence[Trial], width: int) -> Group
     A number cut in two would be read as two wrong ones. So where the screen is too narrow, columns are left
     out from the right, and a line says how many.
     """
-    paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values))
+    paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values_by_name))
+    if len({trial.network_name for trial in summary.trials} - {""}) > 1:
+        paths = [NETWORK, *(path for path in paths if path not in NAMES_OF_NETWORKS)]
     if len(summary.machines) > 1:
         paths.append(WHERE)
     fitting, table = paths, _trials_table(summary, trials, paths, brief=False)
@@ -147,7 +152,7 @@ def _trials_table(summary: Summary, trials: Sequence[Trial], paths: Sequence[str
         value = trial.metrics.get(metric)
         is_best = summary.best is not None and trial.id == summary.best.id
         # only a finished trial can be the best, so "best" alone says both
-        state = "best" if is_best and brief else f"{trial.state}{', best' if is_best else ''}"
+        state = "best" if is_best and brief else f"{trial.state_in_words}{', best' if is_best else ''}"
         table.add_row(
             str(trial.id),
             Text(state, style=STATE_COLOURS.get(trial.state, "")),
@@ -162,9 +167,11 @@ def _trials_table(summary: Summary, trials: Sequence[Trial], paths: Sequence[str
 def _cell(trial: Trial, path: str) -> str:
     if path == WHERE:
         return in_words(trial.places[-1]) if trial.places else ""
-    if path not in trial.values:
+    if path == NETWORK:
+        return trial.network_name
+    if path not in (values := trial.values_by_name):
         return ""
-    value = trial.values[path]
+    value = values[path]
     return f"{value:.3g}" if isinstance(value, float) else shown(value)
 
 
@@ -204,7 +211,9 @@ def winner_line(finals: Finals, metric: str) -> str:
 
 def _finalist_row(finalist: Finalist, metric: str, *, is_winner: bool) -> tuple[str, ...]:
     estimate = finalist.estimate
-    runs = (_number(run.metrics[metric]) if run.end == "finished" else run.state for run in finalist.runs)
+    runs = (
+        _number(run.metrics[metric]) if run.end == "finished" else run.state_in_words for run in finalist.runs
+    )
     numbers = (
         ("",) * 3 if estimate is None else map(_number, (estimate.mean, estimate.deviation, estimate.value))
     )

@@ -89,7 +89,7 @@ def budget(study: Study) -> str:
 
 def headline(summary: Summary) -> str:
     """Return the search in one line, while and after it runs: best so far, trials by state, epochs saved."""
-    metric, states = summary.objective, Counter(trial.state for trial in summary.trials)
+    metric, states = summary.objective, Counter(trial.state_in_words for trial in summary.trials)
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
     best, own = summary.best, summary.documented
     if best is not None:
@@ -165,6 +165,8 @@ def _print_search(search: Search) -> None:
         say(f"- {caution.seen}")
         if caution.do:
             say(f"  do: {caution.do}")
+    if summary.best is not None and summary.best.sentence:
+        say(f"trial {summary.best.numbered_sentence}")
     out.print(headline(summary), soft_wrap=True)
     if (spent := summary.turnaround) is not None:
         say(f"where the time went ({spent.whole}): {spent.figures}")

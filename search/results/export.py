@@ -175,7 +175,7 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     score = f"{metric} {value:.4f}" if value is not None else "no result yet"
     final = recipe.provenance.final if recipe.provenance is not None else None
     again = f", with fresh seeds {final.estimate:.4f} ({final.sureness})" if final else ""
-    return f"trial {trial.id} ({trial.state}, {score}{again}, recipe {recipe.digest()})"
+    return f"trial {trial.id} ({trial.state_in_words}, {score}{again}, recipe {recipe.digest()})"
 
 
 def recipe_text(recipe: Recipe, space: Space) -> str:

@@ -9,8 +9,10 @@ from search.record.home import EVENTS_FILE, FACTS_FILE, LOCK_FILE, Home
 from search.record.journal import check_format
 from search.record.lock import empty
 from search.study import STUDY_FILE, Study, read_study
+from search.study.study import data_name
 from trainable.errors import UserError
 
+FORMER_EXPERIMENT = "tunebook"  # of all searches, before experiments were called after the data
 # the names of files that a driver writes before a search's study is there, unfinished ones among them
 BEFORE_THE_STUDY = re.compile(
     rf"{re.escape(LOCK_FILE)}(-\d+)?|{re.escape(FACTS_FILE)}"
@@ -39,9 +41,17 @@ def refuse_existing(home: Home, study: Study) -> None:
 
 
 def is_same_study(home: Home, study: Study) -> bool:
-    """Say whether this very study is there already; what becomes of unfit machines may change.
+    """Say whether this very study is there already; what becomes of unfit machines may change, and a search
+    of an earlier version has another experiment by default.
 
     Raises StudyError where its file cannot be read.
     """
     file = home.folder / STUDY_FILE
-    return file.exists() and read_study(file).model_copy(update={"machines": study.machines}) == study
+    if not file.exists():
+        return False
+    there = read_study(file)
+    if (there.tracking.experiment, study.experiment) == (FORMER_EXPERIMENT, data_name(study.data)):
+        study = study.model_copy(
+            update={"tracking": there.tracking.model_copy(update={"uri": study.tracking.uri})}
+        )
+    return there.model_copy(update={"machines": study.machines}) == study

@@ -7,9 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from search.study.study import FROM_SCRATCH, WEIGHTS, Study, study_tree_with
+from search.study.study import FROM_SCRATCH, WEIGHTS, Study, data_name, study_tree_with
 from trainable.errors import UserError
-from trainable.files.store import name_in
 from trainable.recipe.yamlfile import parse_setting, read_tree
 
 
@@ -60,6 +59,6 @@ def model_named(name: str) -> dict[str, str]:
 
 def default_name(study: Study) -> str:
     """Return the data's name followed by the time, so that searches of one storage have different names."""
-    stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
-    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
+    name = data_name(study.data)
+    clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name).strip("-")
     return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -33,7 +33,7 @@ from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from trainable.errors import UNION, Fault, FaultyInput, RecipeError, UserError, faults_of
 from trainable.files.paths import usable_path, without_tilde
-from trainable.files.store import is_uri, without_credentials
+from trainable.files.store import is_uri, name_in, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
@@ -211,7 +211,9 @@ class Tracking(Spec):
     """Where MLflow keeps the search, and how much of it."""
 
     uri: str | None = Field(None, description="default: SQLite beside the searches")
-    experiment: Annotated[str, Field(min_length=1, max_length=500)] = "tunebook"
+    experiment: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        None, description="the name of MLflow's experiment; default: that of the data"
+    )
     metrics: Literal["few", "all"] = Field(
         "few",
         description="few: the objective, losses, accuracy, rate and time of each epoch; all: the rest too",
@@ -327,6 +329,11 @@ class Study(Spec):
         return recipe.with_values({**values, **pinned})
 
     @property
+    def experiment(self) -> str:
+        """The name of MLflow's experiment: as it is written, or else the data's."""
+        return self.tracking.experiment or data_name(self.data)
+
+    @property
     def networks(self) -> tuple[str, ...]:
         """The models that `space.overrides` chooses between; none where it does not."""
         chosen = self.space.overrides.get(MODEL_NAME)
@@ -376,8 +383,9 @@ class Study(Spec):
         resources = self.resources
         if not resources.shares_gpus:  # so it goes on under a version that shares GPUs by default
             resources = resources.model_copy(update={"pack": False})
+        tracking = self.tracking.model_copy(update={"experiment": self.experiment})
         found = {"name": name, "storage": storage, "data": data, "base": base, "space": space, "first": first}
-        return self.model_copy(update={**found, "resources": resources})
+        return self.model_copy(update={**found, "resources": resources, "tracking": tracking})
 
     def yaml(self) -> str:
         return to_yaml(self.model_dump(mode="json"), {})
@@ -385,6 +393,11 @@ class Study(Spec):
     def write(self, folder: Path) -> None:
         """Write `study.yaml`, readable by its owner alone, because a tracking URI may hold a password."""
         write_whole(folder / STUDY_FILE, self.yaml().encode(), mode=0o600)
+
+
+def data_name(data: Data) -> str:
+    """Return what data are called: `flowers` for /home/ada/flowers.npz."""
+    return Path(data.name or name_in(data.path)).stem or "search"
 
 
 def absolute(address: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from trainable.recipe import REFERENCE_BATCH, Recipe
 from trainable.recipe.base import with_guide_names
 from trainable.recipe.optimizers import batch_factor
 
-RATE, _OPTIMIZER = "optimizer.lr", "optimizer.kind"
+RATE, _OPTIMIZER, _TIMM_NAME = "optimizer.lr", "optimizer.kind", "optimizer.name"
 
 
 class Row(NamedTuple):
@@ -99,6 +100,9 @@ def _ruled(space: Space, recipe: Recipe) -> dict[str, RuleValue]:
 def _ranged(dimension: Dimension, space: Space) -> str:
     """Describe the domain of a dimension, its prior, and the condition under which it exists."""
     words = describe(dimension.domain, dimension.prior(space.own))
+    if dimension.path == _OPTIMIZER:
+        names = options_of(space.dimensions).get(_TIMM_NAME, (space.base.optimizer.title,))
+        words = re.sub(r"\btimm\b", f"timm's {' or '.join(map(str, names))}", words)
     if dimension.path == RATE:
         words = f"{words}; at batch {REFERENCE_BATCH}{_at_own_batch(dimension, space)}"
     if (when := dimension.when) is None:

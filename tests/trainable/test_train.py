@@ -203,7 +203,10 @@ def test_progress_and_the_confusion_matrix_are_printed(
 ) -> None:
     assert train(digits, "--test", "--set", "loop.epochs=1") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("epoch 1/1  train_loss")
+    assert lines[0].startswith(
+        "resnet_small (depth 8, width 8), from scratch, 8 px, SGD at 0.1 a batch of 256, "
+    )
+    assert lines[1].startswith("epoch 1/1  train_loss")
     assert lines[1].startswith("finished: val_accuracy")
     matrix = [[int(count) for count in line.split()[1:]] for line in lines[-10:]]
     assert sum(map(sum, matrix)) == 269

@@ -74,7 +74,7 @@ def _metadata(trained: Trained, measured: MeasuredBundle) -> str:
 
 
 def _introduction(recipe: Recipe, info: DataInfo, words: CardWords) -> Iterator[str]:
-    yield f"{words.network} tunebook trained by recipe {recipe.digest()}."
+    yield f"{words.network} tunebook trained by recipe {recipe.digest()}: {plain(recipe.sentence)}."
     named = ", ".join(map(code, info.classes[:CLASSES_NAMED]))
     more = len(info.classes) - CLASSES_NAMED
     yield f"Classes: {named}" + (f" and {more:,} more" if more > 0 else "") + "."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -354,3 +355,37 @@ def network_name(spec: Model) -> str:
             return spec.name
         case _:
             assert_never(spec)
+
+
+def network_in_words(spec: Model) -> str:
+    """Return which network a model is, for a sentence: `timm resnet50`, `unet_small (levels 3, width 16)`."""
+    match spec:
+        case ResNetSmall():
+            return f"{spec.kind} (depth {spec.depth}, width {spec.width})"
+        case UNetSmall():
+            return f"{spec.kind} (levels {spec.levels}, width {spec.width})"
+        case TorchvisionModel() | TimmModel():
+            return f"{spec.kind} {spec.name}"
+        case SmpModel():
+            return f"smp {spec.name} over {spec.encoder}"
+        case OwnModel():
+            arguments = ", ".join(f"{name} {value}" for name, value in spec.arguments.items())
+            return f"your own {spec.name}" + (f" ({arguments})" if arguments else "")
+        case _:
+            assert_never(spec)
+
+
+def weights_in_words(weights: str | None) -> str:
+    """Return what a network begins from: `pretrained`, `from scratch`, or the name of a file of weights."""
+    if weights is None:
+        return "from scratch"
+    if weights == OWN_WEIGHTS:
+        return "pretrained"
+    return f"pretrained ({weights if is_published(weights) else path_in_words(weights)})"
+
+
+def path_in_words(path: str) -> str:
+    """Return the last name in a path; for `flower-model/model.safetensors`, as `tunebook train` leaves it,
+    the folder's name."""
+    file = PurePath(path)
+    return file.parent.name if file.stem == "model" and file.parent.name else file.name

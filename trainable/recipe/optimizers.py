@@ -12,7 +12,8 @@ the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, TypeVar, assert_never
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, TypeVar, assert_never
 
 from pydantic import Field, model_validator
 
@@ -40,6 +41,8 @@ DecayNormAndBias = Annotated[
     bool, Purpose("whether norms and biases decay too", "arXiv 1812.01187, section 3.1")
 ]
 
+Value = TypeVar("Value")
+OPTIMIZER_KIND, OPTIMIZER_NAME = "optimizer.kind", "optimizer.name"
 NesterovOptimizer = TypeVar("NesterovOptimizer", "SGD", "AdamThenSGD")
 
 
@@ -66,6 +69,8 @@ def with_momentum(optimizer: NesterovOptimizer) -> NesterovOptimizer:
 class SGD(Spec):
     """Stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
 
+    title: ClassVar[str] = "SGD"
+
     kind: Literal["sgd"] = "sgd"
     lr: LearningRate = 0.1
     scaling: RateScaling = "linear"
@@ -83,6 +88,8 @@ class RMSProp(Spec):
     Momentum, smoothing and decay are those of MobileNetV3 (arXiv 1905.02244, section 6.1).
     """
 
+    title: ClassVar[str] = "RMSProp"
+
     kind: Literal["rmsprop"] = "rmsprop"
     lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
@@ -98,6 +105,8 @@ class RMSProp(Spec):
 class Adam(Spec):
     """Adam (arXiv 1412.6980), whose decay is L2, which its scaling distorts: AdamW's is not."""
 
+    title: ClassVar[str] = "Adam"
+
     kind: Literal["adam"] = "adam"
     lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
@@ -111,6 +120,8 @@ class Adam(Spec):
 class AdamW(Spec):
     """Adam with decoupled weight decay (arXiv 1711.05101)."""
 
+    title: ClassVar[str] = "AdamW"
+
     kind: Literal["adamw"] = "adamw"
     lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
@@ -123,6 +134,8 @@ class AdamW(Spec):
 
 class Adadelta(Spec):
     """Steps in the units of the weights (arXiv 1212.5701): the rate is a factor, 1 in the paper."""
+
+    title: ClassVar[str] = "Adadelta"
 
     kind: Literal["adadelta"] = "adadelta"
     lr: LearningRate = 1.0
@@ -142,6 +155,8 @@ class LARS(Spec):
     section 2.3.
     """
 
+    title: ClassVar[str] = "LARS"
+
     kind: Literal["lars"] = "lars"
     lr: LearningRate = 0.3
     scaling: RateScaling = "linear"
@@ -160,6 +175,8 @@ class LAMB(Spec):
     0.005 at batch 2,048 and the decay are those of arXiv 2110.00476, table 2.
     """
 
+    title: ClassVar[str] = "LAMB"
+
     kind: Literal["lamb"] = "lamb"
     lr: LearningRate = 1.8e-3
     scaling: RateScaling = "sqrt"
@@ -177,6 +194,8 @@ class AdamThenSGD(Spec):
     both under the one schedule. `lr`, `scaling` and the decoupled `weight_decay` are Adam's. SGD's rate
     scales linearly unless `scaling` is none, and its decay is L2.
     """
+
+    title: ClassVar[str] = "AdamW, then SGD"
 
     kind: Literal["adam_then_sgd"] = "adam_then_sgd"
     lr: LearningRate = 1e-3
@@ -203,6 +222,8 @@ class AdamThenSGD(Spec):
     nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
 
 
+# How optimizers of timm's are written by those who made them; others are called as timm calls them
+TIMM_TITLES = {"adan": "Adan", "lion": "Lion", "muon": "Muon", "nadam": "NAdam", "nadamw": "NAdamW"}
 OptimizerOption = bool | int | float | str | tuple[float, ...]
 
 
@@ -229,6 +250,27 @@ class Timm(Spec):
         Purpose("what else timm's class takes", "timm's documentation"),
     ] = Field(default_factory=dict)
     decay_norm_and_bias: DecayNormAndBias = False
+
+    @property
+    def title(self) -> str:
+        """The optimizer's own name."""
+        return TIMM_TITLES.get(self.name, self.name)
+
+
+def by_own_name(values: Mapping[str, Value], named: object = None) -> dict[str, Value | str]:
+    """Return values of a recipe by dotted path in which an optimizer of timm's is called by its own name,
+    `muon`, and not `timm`; `named` is that name where the values do not have it."""
+    name = values.get(OPTIMIZER_NAME, named)
+    first = next((path for path in (OPTIMIZER_KIND, OPTIMIZER_NAME) if path in values), None)
+    if first is None or values.get(OPTIMIZER_KIND, "timm") != "timm" or not isinstance(name, str):
+        return dict(values)
+    found: dict[str, Value | str] = {}
+    for path, value in values.items():
+        if path == first:
+            found[OPTIMIZER_KIND] = name
+        elif path != OPTIMIZER_NAME:
+            found[path] = value
+    return found
 
 
 Optimizer = Annotated[

@@ -33,7 +33,7 @@ from trainable.recipe.distillation import (
     Distillation,
     FeaturesTaught,
 )
-from trainable.recipe.models import Model, ResNetSmall
+from trainable.recipe.models import Model, ResNetSmall, network_in_words, path_in_words, weights_in_words
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.schedules import Cosine, Schedule
@@ -118,6 +118,31 @@ class Recipe(Spec):
     def leaves(self) -> Iterator[tuple[str, Any]]:
         """Yield every dotted path with its value, without the provenance; a list is one value."""
         return leaves(self._dumped({"provenance"}))
+
+    @property
+    def sentence(self) -> str:
+        """What is trained, in words: "timm tf_efficientnet_lite0, pretrained, 64 px, Muon at 0.1 a batch of
+        256, one cycle"."""
+        model, optimizer, frozen = self.model, self.optimizer, self.model.freeze_epochs
+        parts = [network_in_words(model), weights_in_words(model.weights)]
+        if self.data.image_size is not None:
+            parts.append(f"{self.data.image_size} px")
+        parts += [
+            f"{optimizer.title} at {optimizer.lr:.3g} a batch of {REFERENCE_BATCH}",
+            self.schedule.title,
+        ]
+        if frozen >= self.loop.epochs:
+            parts.append("body frozen")
+        elif frozen:
+            parts.append(f"body frozen for {frozen} of {self.loop.epochs} epochs")
+        if self.distillation is not None:
+            parts.append(f"taught by {path_in_words(self.distillation.teacher)}")
+        return ", ".join(parts)
+
+    def sentence_at(self, image_size: int) -> str:
+        """Return the sentence with the side of images in pixels, which a recipe may leave to its data."""
+        data = self.data.model_copy(update={"image_size": image_size})
+        return self.model_copy(update={"data": data}).sentence
 
     @property
     def awaits_timing(self) -> bool:

@@ -6,7 +6,7 @@ the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,11 +35,15 @@ class ScheduleSpec(Spec):
 
 
 class Constant(ScheduleSpec):
+    title: ClassVar[str] = "constant rate"
+
     kind: Literal["constant"] = "constant"
 
 
 class Cosine(ScheduleSpec):
     """A fall as half a cosine from 1 to `final_factor` (arXiv 1608.03983, without restarts)."""
+
+    title: ClassVar[str] = "cosine"
 
     kind: Literal["cosine"] = "cosine"
     final_factor: FinalFactor = 0.0
@@ -47,6 +51,8 @@ class Cosine(ScheduleSpec):
 
 class Step(ScheduleSpec):
     """A factor `gamma` after every `every` of the run; by default x0.1 at 30, 60, 90 of 120 epochs."""
+
+    title: ClassVar[str] = "steps"
 
     kind: Literal["step"] = "step"
     every: Annotated[
@@ -58,6 +64,8 @@ class Step(ScheduleSpec):
 class Poly(ScheduleSpec):
     """(1 - progress) to the `power`; 0.9 is usual for segmentation (arXiv 1606.00915, section 4.1)."""
 
+    title: ClassVar[str] = "polynomial"
+
     kind: Literal["poly"] = "poly"
     power: Annotated[
         float, Field(gt=0.0), Purpose("1 falls in a straight line", "003:13; arXiv 1606.00915")
@@ -66,6 +74,8 @@ class Poly(ScheduleSpec):
 
 class Exponential(ScheduleSpec):
     """A factor `gamma` in each epoch, continuously."""
+
+    title: ClassVar[str] = "exponential"
 
     kind: Literal["exp"] = "exp"
     gamma: Gamma = 0.95
@@ -76,6 +86,8 @@ class SGDR(ScheduleSpec):
 
     Scores are comparable at the ends of cycles only, so that is where a search puts its rungs.
     """
+
+    title: ClassVar[str] = "cosine with restarts"
 
     kind: Literal["sgdr"] = "sgdr"
     cycle_epochs: Annotated[float, Field(gt=0.0), Purpose("length of the first cycle: T_0", RESTARTS)] = 10.0
@@ -91,6 +103,8 @@ class OneCycle(ScheduleSpec):
     With `equal_legs` (arXiv 1803.09820, section 4.3) it comes down as fast as it went up, to where it began,
     and falls to the end in what is left: `rise` is then below a half.
     """
+
+    title: ClassVar[str] = "one cycle"
 
     kind: Literal["onecycle"] = "onecycle"
     rise: Annotated[
@@ -128,6 +142,8 @@ class Cyclic(ScheduleSpec):
 
     `triangular2` halves the height every cycle, `exp_range` multiplies it by `gamma` an epoch.
     """
+
+    title: ClassVar[str] = "cycles"
 
     kind: Literal["cyclic"] = "cyclic"
     mode: Annotated[

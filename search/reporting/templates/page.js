@@ -120,7 +120,7 @@ function table(rows) {
 }
 
 function cardOf(t) {
-  const [state, own, epochs, score, place, values, curves, seconds, attempts, reason, digest, run, costs, first, places] = data.trials[t];
+  const [state, own, epochs, score, place, values, curves, seconds, attempts, reason, digest, run, costs, first, places, sentence] = data.trials[t];
   const title = element("h2", {tabindex: "-1"}, `Trial ${t}`);
   const buttons = element("div", {class: "buttons"},
     element("button", {type: "button", "data-step": -1, "aria-label": "The trial before"}, "←"),
@@ -136,7 +136,7 @@ function cardOf(t) {
   if (run) facts.push(["MLflow run", run]);
   const drawn = data.paths.map((path, at) => [path, values[at]]).filter(([, value]) => value !== "");
   const command = `${data.export} --trial ${t} -o trial-${t}.yaml`;
-  return element("div", {}, buttons, title, ...small(curves), table(facts),
+  return element("div", {}, buttons, title, ...(sentence ? [element("p", {}, sentence)] : []), ...small(curves), table(facts),
     element("h3", {}, "Its values"), table(drawn), element("pre", {class: "command"}, command));
 }
 

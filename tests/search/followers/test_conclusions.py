@@ -159,15 +159,16 @@ def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder:
 def test_the_note_says_where_the_time_went_after_what_was_spent(folder: Path) -> None:
     assert "**Where the time went**" not in conclusion(Search(folder).summary).answer
     found = conclusion(replace(without_cautions(folder), turnaround=TURNAROUND)).answer.split("\n\n")
-    assert found[1].startswith("**Spent**: ")
-    assert found[2].startswith(
+    assert found[1].startswith("**What it trains**: resnet_small (depth 8, width 16), from scratch, ")
+    assert found[2].startswith("**Spent**: ")
+    assert found[3].startswith(
         "**Where the time went** (4 trials at once, 0.25 GPU each, 16 min 40 s together): "
     )
 
 
 def test_the_note_says_what_the_final_came_to_right_after_the_best_trial(folder: Path) -> None:
     found = conclusion(without_cautions(folder), "best recipe: val_accuracy 0.9000")
-    _, second, third = found.answer.split("\n\n")[:3]
+    _, second, _, third = found.answer.split("\n\n")[:4]
     assert second == "**Trained again**: best recipe: val_accuracy 0.9000"
     assert third.startswith("**Spent**: ")
 

@@ -17,6 +17,7 @@ from tests.search.followers.small_final import (
     before_the_final,
     the_final,
 )
+from trainable.recipe import Recipe
 
 FOLDER = Path("searches/small")
 
@@ -37,14 +38,22 @@ def numbers_of(box: Outbox, run: int | None) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("repeat", "name"),
     [
-        (None, "trial-0012"),
-        (Repeat(of=5, purpose="finalist", seed=3), "trial-0005 seed 3"),
-        (Repeat(of=5, purpose="finalist", seed=3, split=2), "trial-0005 seed 3 split 2"),
-        (Repeat(of=5, purpose="pruning"), "trial-0005 to its end"),
+        (None, "12"),
+        (Repeat(of=5, purpose="finalist", seed=3), "5 again, seed 3"),
+        (Repeat(of=5, purpose="finalist", seed=3, split=2), "5 again, seed 3, split 2"),
+        (Repeat(of=5, purpose="pruning"), "5 to its end"),
     ],
 )
 def test_a_runs_name_says_which_trial_it_trains_again_and_how(repeat: Repeat | None, name: str) -> None:
     assert run_name(Trial(id=12, values={}, repeat=repeat)) == name
+    recipe = Recipe().with_values({"model.width": 24})
+    named = run_name(Trial(id=12, values={}, repeat=repeat, recipe=recipe.tree()))
+    assert named == f"{name}: {recipe.sentence}"
+
+
+def test_a_runs_name_is_no_longer_than_mlflows_table_has_room_for() -> None:
+    recipe = Recipe().with_values({"model": {"kind": "timm", "name": "x" * 400}})
+    assert len(run_name(Trial(id=12, values={}, recipe=recipe.tree()))) == 250
 
 
 def test_tags_say_which_trial_is_trained_again_for_what_and_with_which_seeds() -> None:

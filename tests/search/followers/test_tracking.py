@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from search.followers.audit import _run_difference
 from search.record.cursor import read_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
@@ -48,7 +49,10 @@ def test_a_search_is_a_parent_run_with_a_child_for_each_trial(client: MlflowClie
     assert sorted(children) == [0, 1, 2, 3]
     assert {run.data.tags["mlflow.parentRunId"] for run in children.values()} == {parent.info.run_id}
     assert parent.info.run_name == folder.name
-    assert children[3].info.run_name == "trial-0003"
+    assert (
+        children[3].info.run_name
+        == "3: resnet_small (depth 8, width 16), from scratch, SGD at 0.1 a batch of 256, cosine"
+    )
     assert parent.info.start_time == round(written[0].time * 1000)
     assert children[0].info.end_time == round(written[9].time * 1000)
     assert run_ids(folder) == {number: run.info.run_id for number, run in children.items()}
@@ -62,7 +66,9 @@ def test_status_and_tags_tell_how_each_trial_ended(client: MlflowClient, folder:
     assert parent.data.tags["tunebook.state"] == "finished"
     assert parent.data.tags["tunebook.version.torch"] == "2.15"
     assert "16 trials of up to 20 epochs on digits" in parent.data.tags["mlflow.note.content"]
-    assert [children[number].info.status for number in range(4)] == ["FINISHED", "KILLED", "KILLED", "FAILED"]
+    assert [children[number].info.status for number in range(4)] == [
+        *("FINISHED", "FINISHED", "KILLED", "FAILED")
+    ]
     outcomes = [children[number].data.tags["tunebook.outcome"] for number in range(4)]
     assert outcomes == ["finished", "stopped", "diverged", "failed"]
     assert children[1].data.tags["tunebook.rung"] == "1"
@@ -128,7 +134,7 @@ def test_resume_goes_on_with_the_same_runs(client: MlflowClient, storage: Path, 
     (parent,), children = runs_of(client, folder)
     assert (parent.info.status, parent.data.tags["tunebook.state"]) == ("KILLED", "interrupted")
     assert (children[0].info.status, children[0].data.tags["tunebook.state"]) == ("KILLED", "interrupted")
-    assert children[1].data.tags["tunebook.state"] == "stopped"
+    assert children[1].data.tags["tunebook.state"] == "stopped early"
 
     with Journal(folder) as journal:
         journal.append(search_event(folder, "resumed"))
@@ -138,7 +144,7 @@ def test_resume_goes_on_with_the_same_runs(client: MlflowClient, storage: Path, 
         assert (parent.info.status, parent.data.tags["tunebook.state"]) == ("RUNNING", "running")
         assert (children[0].info.status, children[0].data.tags["tunebook.state"]) == ("RUNNING", "running")
         assert children[0].data.tags["tunebook.attempts"] == "2"
-        assert children[1].info.status == "KILLED"
+        assert children[1].info.status == "FINISHED"
 
         journal.append(scored(0, 2))
         journal.append(EndEvent(trial=0, state="finished"))
@@ -163,6 +169,42 @@ def test_sync_closes_what_a_killed_driver_left_open_and_leaves_a_live_one_alone(
     (parent,), children = runs_of(client, folder)
     assert (parent.info.status, children[0].info.status) == ("KILLED", "KILLED")
     assert children[0].data.tags["tunebook.state"] == "interrupted"
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_what_an_earlier_version_has_sent_is_no_difference_and_is_sent_again(
+    client: MlflowClient, folder: Path
+) -> None:
+    """It called a trial that was stopped early killed, and an optimizer of timm's timm."""
+    drawn: dict[str, Value] = {"optimizer.kind": "timm", "optimizer.name": "muon"}
+    stopped = EndEvent(trial=0, state="stopped", reason="rank 2 of 2 at epoch 1")
+    write(folder, [*begun(folder), *trial(0, drawn), scored(0, 1), stopped, search_event(folder, "finished")])
+    ids = {"tunebook.search_id": f"id-{folder.name}"}
+    known = client.get_experiment_by_name("tunebook")
+    experiment = client.create_experiment("tunebook") if known is None else known.experiment_id
+    parent = client.create_run(experiment, tags=ids).info.run_id
+    child = {**ids, "tunebook.trial": "0", "mlflow.parentRunId": parent}
+    run_id = client.create_run(experiment, tags=child).info.run_id
+    client.log_param(run_id, "optimizer.kind", "timm")
+    client.set_terminated(run_id, "KILLED")
+    ended = Trial(id=0, values=drawn, end="stopped")
+    assert not any("status" in line for line in _run_difference(client, client.get_run(run_id), ended, "x"))
+
+    backlog = tracker_of(folder).sync()
+    assert (backlog.complete, backlog.refusal) == (True, None)
+    (_,), children = runs_of(client, folder)
+    assert (children[0].info.run_id, children[0].info.status) == (run_id, "FINISHED")
+    assert children[0].data.params == {"optimizer.kind": "timm", "optimizer.name": "muon"}
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_the_params_of_a_run_call_an_optimizer_of_timms_by_its_own_name(
+    client: MlflowClient, folder: Path
+) -> None:
+    write(folder, [*begun(folder), *trial(0, {"optimizer.kind": "timm", "optimizer.name": "muon"})])
+    tracker_of(folder).sync()
+    _, children = runs_of(client, folder)
+    assert children[0].data.params["optimizer.kind"] == "muon"
 
 
 def test_a_tracker_in_the_background_sends_while_the_search_goes_on(

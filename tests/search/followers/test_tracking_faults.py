@@ -216,7 +216,9 @@ def test_an_artifact_folder_that_cannot_be_written_holds_back_no_numbers(
     backlog = tracker_of(folder, study).sync()
     assert backlog.events == len(events)
     (parent,), children = runs_of(client, folder, "blocked")
-    assert [children[number].info.status for number in range(4)] == ["FINISHED", "KILLED", "KILLED", "FAILED"]
+    assert [children[number].info.status for number in range(4)] == [
+        *("FINISHED", "FINISHED", "KILLED", "FAILED")
+    ]
     assert parent.info.status == "FINISHED"
     (storage / "blocked").unlink()
     assert tracker_of(folder, study).sync().complete

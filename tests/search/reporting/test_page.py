@@ -126,7 +126,7 @@ def test_a_card_is_found_by_its_trials_number_also_behind_runs_of_finalists(whol
     later = last.model_copy(update={"id": 99, "first": "old.yaml", "places": ("h1 (10.0.0.1), process 7",)})
     found = data_of(whole.model_copy(update={"trials": (*before, later)}))["trials"]
     assert list(found) == [*(each.id for each in before), 99]
-    assert found[99][-2:] == ["old.yaml", ("h1 (10.0.0.1), process 7",)]
+    assert found[99][-3:] == ["old.yaml", ("h1 (10.0.0.1), process 7",), last.sentence]
 
 
 def test_the_command_of_a_card_can_be_pasted(whole: Report) -> None:

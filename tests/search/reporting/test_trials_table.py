@@ -15,6 +15,7 @@ from search.record.trials import Trial
 from search.reporting.tables import trials_table
 from spaces.domains import Value
 from tests.search.small_events import epoch, place
+from trainable.recipe import Recipe
 
 VALUES: dict[str, Value] = {
     "optimizer.kind": "sgd",
@@ -109,3 +110,31 @@ def test_nothing_is_written_as_in_a_recipe() -> None:
     text = printed(120)
     assert "None" not in text
     assert "True" not in text
+
+
+def test_where_networks_differ_each_trial_has_the_name_of_its_own() -> None:
+    """Also a first trial of a person's, whose values do not name it."""
+    named, small = {"kind": "timm", "name": "resnet18"}, {"kind": "resnet_small"}
+    drawn: dict[str, Value] = {"model.name": "resnet18", "optimizer.lr": 0.1}
+    first, second = summary(drawn).trials
+    one = replace(first, recipe=Recipe().with_values({"model": named}).tree())
+    other = replace(
+        second, values={"optimizer.lr": 0.1}, recipe=Recipe().with_values({"model": small}).tree()
+    )
+    found, out = replace(summary(), trials=(one, other)), Console(file=io.StringIO(), width=100)
+    out.print(trials_table(found, found.trials, out.width))
+    assert isinstance(out.file, io.StringIO)
+    heading, *rows = out.file.getvalue().splitlines()[1:]
+    assert heading.split()[-2:] == ["network", "lr"]
+    assert [row.split()[-2:] for row in rows[:2]] == [["resnet18", "0.1"], ["resnet_small", "0.1"]]
+
+
+def test_a_stopped_trial_is_said_to_be_stopped_early_and_timms_muon_is_called_so() -> None:
+    found = summary({"optimizer.kind": "timm", "optimizer.name": "muon"})
+    trials = tuple(replace(each, end="stopped") for each in found.trials)
+    out = Console(file=io.StringIO(), width=100)
+    out.print(trials_table(replace(found, trials=trials), trials, out.width))
+    assert isinstance(out.file, io.StringIO)
+    text = out.file.getvalue()
+    assert text.count("stopped early") == text.count("muon") == 2
+    assert "timm" not in text

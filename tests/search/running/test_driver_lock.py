@@ -141,6 +141,15 @@ def test_a_search_goes_on_with_another_choice_of_what_becomes_of_unfit_machines(
     assert not is_same_study(Home.of(study), changed.with_values({"seed": 7}))
 
 
+def test_a_search_whose_experiment_is_the_former_default_goes_on(study: Study, folder: Path) -> None:
+    """Experiments were all called tunebook; now they are called after the data."""
+    asked = resolved_study(study)
+    assert asked.tracking.experiment == "digits"
+    asked.with_values({"tracking.experiment": "tunebook"}).write(folder)
+    assert is_same_study(Home.of(study), asked)
+    assert not is_same_study(Home.of(study), asked.with_values({"tracking.experiment": "other"}))
+
+
 def test_a_search_of_the_first_version_is_not_to_be_resumed(study: Study, folder: Path) -> None:
     (folder / EVENTS_FILE).write_text('{"event":"search","state":"started","search_id":"0a","name":"mine"}\n')
     with pytest.raises(JournalError, match=r"made by tunebook 0\.1\.0; open it with that version"):

@@ -124,7 +124,8 @@ def test_a_space_explains_what_varies_and_what_is_fixed() -> None:
         rate.what,
     )
     assert rate.source.startswith("003:13")
-    assert re.fullmatch(r"sgd \d+%, adamw \d+%, lamb \d+%, timm \d+%", row(rows, "optimizer.kind").what)
+    options = r"sgd \d+%, adamw \d+%, lamb \d+%, timm's nadamw or muon \d+%"
+    assert re.fullmatch(options, row(rows, "optimizer.kind").what)
     assert row(rows, "regularisation.averaging.decay").what.endswith("; when kind is ema")
     assert row(rows, "loop.batch_size").what == "one of 128, 512"
     assert row(rows, "loop.batch_size").source == "space.overrides"
