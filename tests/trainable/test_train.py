@@ -207,7 +207,7 @@ def test_progress_and_the_confusion_matrix_are_printed(
         "resnet_small (depth 8, width 8), from scratch, 8 px, SGD at 0.1 a batch of 256, "
     )
     assert lines[1].startswith("epoch 1/1  train_loss")
-    assert lines[1].startswith("finished: val_accuracy")
+    assert lines[2].startswith("finished: val_accuracy")
     matrix = [[int(count) for count in line.split()[1:]] for line in lines[-10:]]
     assert sum(map(sum, matrix)) == 269
 
