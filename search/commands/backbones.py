@@ -127,7 +127,7 @@ def _row(found: Candidate) -> tuple[str, ...]:
 
 def interval(found: Candidate) -> tuple[float, float]:
     """Return Wilson's 95 % interval of an accuracy."""
-    from trainable.training.bootstrap import wilson_interval
+    from trainable.training.metrics import wilson_interval
 
     return wilson_interval(int(found.score.right.sum()), len(found.score.right))
 

@@ -19,6 +19,7 @@ from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
+from trainable.recipe.base import Purpose
 from trainable.recipe.provenance import Finalized, Provenance, Simplified
 from trainable.recipe.yamlfile import refuse_folder
 from trainable.terminal import program_name, tell
@@ -60,7 +61,7 @@ def run_export(options: ExportOptions) -> None:
         keep_verification(source, found.recipe)
         terminal.say(f"`{program_name()} report {quote(str(source))}` shows this")
     if options.form == "tunebook" and (gpus, batch, images) == (None, None, None):
-        found.write(out)
+        found.write(out, bare=options.bare)
         words = found.words
     else:
         from search.results.formats.write import export_as
@@ -78,6 +79,13 @@ def _check(options: ExportOptions) -> None:
     """Raise UserError for options that do not go together."""
     if options.seeds is not None and not options.improves:
         raise UserError("--seeds: only for --simplify and --finalize")
+    if options.bare and (options.form, options.gpus, options.batch, options.images) != (
+        "tunebook",
+        None,
+        None,
+        None,
+    ):
+        raise UserError("--bare: only for --format tunebook, without --gpus, --batch and --images")
     refuse_folder(options.out)
     if options.trial is not None and options.source.is_file():
         raise UserError(f"--trial {options.trial}: {options.source} is a recipe; only a search has trials")
@@ -126,7 +134,8 @@ def _simplified(found: Exported, metric: str, seeds: Sequence[int], again: Retra
         f"seeds, with all techniques {record.before:.4f}"
     )
     why = {
-        each.field: f"left out: it gains {each.gain:+.4f} {metric}, within noise" for each in record.dropped
+        each.field: Purpose(f"left out: it gains {each.gain:+.4f} {metric}, within noise", "")
+        for each in record.dropped
     }
     if not record.changed:
         return _tried(found, simplified=record)
@@ -138,7 +147,7 @@ def _finalized(found: Exported, metric: str, seeds: Sequence[int], again: Retrai
 
     final = finalize(found.recipe, metric, seeds, again)
     terminal.console().print(final.table())
-    why = f"chosen on the validation part over {len(seeds)} seeds"
+    why = Purpose(f"chosen on the validation part over {len(seeds)} seeds", "")
     record = Finalized(
         metric=metric,
         seeds=tuple(seeds),
@@ -153,7 +162,7 @@ def _finalized(found: Exported, metric: str, seeds: Sequence[int], again: Retrai
 
 
 def _changed(
-    found: Exported, recipe: Recipe, metrics: dict[str, float], why: dict[str, str], **provenance: Any
+    found: Exported, recipe: Recipe, metrics: dict[str, float], why: dict[str, Purpose], **provenance: Any
 ) -> Exported:
     """Return another recipe in place of the exported one, whose scores in the search are not its own."""
     unscored = {"metrics": metrics, "final": None, "verification": None}

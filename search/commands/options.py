@@ -389,6 +389,7 @@ class ExportOptions:
     form: Annotated[
         ExportFormat, typer.Option("--format", help="Another program's format, or one script in PyTorch.")
     ] = ExportFormat.TUNEBOOK
+    bare: Annotated[bool, typer.Option("--bare", help="Write the recipe without comments.")] = False
     gpus: Annotated[int | None, typer.Option(help="Move the recipe to so many GPUs.", min=1)] = None
     batch: Annotated[
         int | None, typer.Option(help="Move it to this effective batch, over all GPUs.", min=1)

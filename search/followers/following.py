@@ -31,7 +31,7 @@ from search.record.folder import read_search
 from search.record.home import LOG_FILE, MIRROR_FILE, Home
 from search.record.lease import Lease
 from search.reporting.tables import winner_line
-from search.results.export import recipe_text
+from search.results.export import text_of_trial
 from search.running.guests import Followed
 from search.running.log_file import logging_to
 from search.running.switch import StopSwitch
@@ -85,7 +85,7 @@ def tracker_of(home: Home, study: Study, model: Carried | None = None) -> Tracke
     return Tracker(
         home,
         study,
-        lambda trial: recipe_text(trial.whole_recipe, search.space),
+        lambda trial: text_of_trial(trial, search),
         conclude,
         lambda: search.info,
         program,

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
-from search.learning.search import Search
+from search.learning.search import Search, image_interval, trained_in_words
+from search.record.code import train_call
 from search.record.folder import Caution, read_verification
 from search.record.trials import Trial
+from search.results.recipe_file import bare_text, recipe_text, values_that_matter
 from search.study import Resources, Study
 from spaces.catalog.explain import reasons
+from spaces.domains import counted
 from spaces.facts import Facts
-from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.base import Purpose
 from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
 from trainable.recipe.trained_files import of_pruned_network
-from trainable.recipe.yamlfile import read_recipe, to_yaml, write_recipe
+from trainable.recipe.yamlfile import read_recipe, write_whole
+from trainable.terminal import program_name
 from trainable.training.metrics import total_teacher_seconds
+
+
+def train_command(file: Path) -> str:
+    """Return the command that trains a recipe's file."""
+    return f"{program_name()} train {quote(file.name)} --out model"
 
 
 @dataclass(frozen=True)
@@ -32,11 +42,15 @@ class Exported:
     known of its images and of the hardware that it was trained on."""
 
     recipe: Recipe
-    reasons: Mapping[str, str]
+    reasons: Mapping[str, Purpose]
     words: str
     info: DataInfo
     facts: Facts
+    varied: frozenset[str] = frozenset()  # the fields that the search drew, by dotted path
+    title: str = ""  # what the file is, as a sentence
+    matters: str = ""  # which of its values matter most, in words
     cautions: tuple[Caution, ...] = ()  # what to know of its search before it is trusted
+    train: Callable[[Path], str] = train_command  # what to type to train a file of it
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -46,13 +60,30 @@ class Exported:
         gap = () if known is None or known.parts_differ is None else (known.parts_differ,)
         return (*(each.brief for each in self.cautions if each.kind != "gap"), *gap)
 
-    def write(self, out: Path) -> None:
-        """Write the recipe with its reasons, below what to know before it is trusted."""
-        head = [
-            "before you trust this recipe (`tunebook show` says more):",
-            *(f"- {each}" for each in self.warnings),
-        ]
-        write_recipe(out, self.recipe, self.reasons, head if self.warnings else ())
+    def text(self, file: Path) -> str:
+        """Return the recipe as the text of a file, with a head for people."""
+        return recipe_text(self.recipe, self.reasons, self.varied, tuple(self._head(file)))
+
+    def write(self, out: Path, *, bare: bool = False) -> None:
+        """Write the recipe to a file; a `bare` one has no comments."""
+        write_whole(out, (bare_text(self.recipe, self.varied) if bare else self.text(out)).encode())
+
+    def _head(self, file: Path) -> Iterator[str]:
+        yield self.title or f"A recipe of tunebook: {self.words}."
+        yield f"Trained: {trained_in_words(self.recipe)}."
+        yield f"Score: {score_in_words(self.recipe, self.info)}."
+        if self.warnings:
+            yield "Before you trust this recipe (`tunebook show` says more):"
+        yield from (f"- {each}" for each in self.warnings)
+        info = self.info
+        sizes = f"{counted(info.train_images, 'image')} to train, {info.validation_images:,} to validate"
+        yield f"Data: {self.recipe.data.path}; {sizes}, {counted(len(info.classes), 'class', 'classes')}."
+        if self.matters:
+            yield f"Matters most: {self.matters}."
+        yield f"To train it again: {self.train(file)}"
+        order = "What was searched stands first in each section. " if self.varied else ""
+        yield f"{order}A number such as [3] is a source, at the end of this file."
+        yield f"`{program_name()} export ... --bare` writes it without comments."
 
 
 def exported(search: Search, trial: int | None = None) -> Exported:
@@ -61,8 +92,25 @@ def exported(search: Search, trial: int | None = None) -> Exported:
     chosen = chosen_trial(search, trial)
     recipe = recipe_of(search, chosen)
     words = _in_words(chosen, search.study, recipe)
-    cautions = known_of(search, chosen)
-    return Exported(recipe, reasons(recipe, search.space), words, search.info, search.facts, cautions)
+    what = "The best recipe" if chosen == search.best else "A recipe"
+    number = f"trial {chosen.id} of {len(search.trials)}"
+
+    def train(file: Path) -> str:
+        name = Path(file.name)  # a file may be moved
+        return train_call(name, search.study, search.code) or search.train_command(name)
+
+    return Exported(
+        recipe,
+        reasons(recipe, search.space),
+        words,
+        search.info,
+        search.facts,
+        varied=frozenset(chosen.values),
+        title=f"{what} of the search {search.record.name or search.folder.name} ({number}).",
+        matters=values_that_matter(search, chosen),
+        cautions=known_of(search, chosen),
+        train=train,
+    )
 
 
 def known_of(search: Search, chosen: Trial) -> tuple[Caution, ...]:
@@ -178,6 +226,26 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     return f"trial {trial.id} ({trial.state_in_words}, {score}{again}, recipe {recipe.digest()})"
 
 
-def recipe_text(recipe: Recipe, space: Space) -> str:
-    """Return a recipe as YAML; each value that a heuristic explains has its reason beside it."""
-    return to_yaml(recipe.tree(), reasons(recipe, space))
+def score_in_words(recipe: Recipe, info: DataInfo) -> str:
+    """Return what a recipe scored, by its provenance, and how sure that is."""
+    known = recipe.provenance
+    if known is None or known.objective is None or known.objective not in known.metrics:
+        return "not known"
+    metric = known.objective
+    score = known.metrics[metric]
+    if (check := known.verification) is not None:
+        return check.words()
+    if (final := known.final) is not None:
+        runs = counted(len(final.seeds), "run")
+        mean = f"{metric} {final.estimate:.4f} ({final.sureness}) in {runs} with fresh seeds"
+        return f"{mean}; {score:.4f} in the search"
+    if (bounds := image_interval(metric, score, info)) is None:
+        return f"{metric} {score:.4f}, of one run"
+    images = counted(info.validation_images, "image")
+    return f"{metric} {score:.4f} (95 % interval {bounds[0]:.4f} to {bounds[1]:.4f}, of {images} and one run)"
+
+
+def text_of_trial(trial: Trial, search: Search) -> str:
+    """Return a trial's recipe as YAML; each value that a heuristic explains has its reason beside it."""
+    recipe = trial.whole_recipe
+    return recipe_text(recipe, reasons(recipe, search.space), trial.values.keys())

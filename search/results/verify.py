@@ -18,8 +18,7 @@ from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.recipe.provenance import Provenance, Verification
-from trainable.training.bootstrap import wilson_interval
-from trainable.training.metrics import OBJECTIVES, SHARES, sign_of
+from trainable.training.metrics import OBJECTIVES, SHARES, sign_of, wilson_interval
 
 RULE = (
     "verified if every run finishes, and their mean is not worse than the claimed score by more than the "

@@ -25,10 +25,10 @@ from trainable.data import Split
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.shrinking.latency import Ratio, ratio_of
 from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk
-from trainable.training.bootstrap import RESAMPLES, resampled_scores, wilson_interval
+from trainable.training.bootstrap import RESAMPLES, resampled_scores
 from trainable.training.evaluate import Array, Scores
 from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
-from trainable.training.metrics import OBJECTIVES, SHARES, sign_of
+from trainable.training.metrics import OBJECTIVES, SHARES, sign_of, wilson_interval
 from trainable.training.run import PREFIXES
 
 SCHEMA = 1

@@ -19,7 +19,7 @@ from spaces.rules.rules import RULES
 from spaces.rules.rulings import PAGES
 from spaces.space import Dimension, RuleValue, Space
 from trainable.recipe import REFERENCE_BATCH, Recipe
-from trainable.recipe.base import with_guide_names
+from trainable.recipe.base import Purpose
 from trainable.recipe.optimizers import batch_factor
 
 RATE, _OPTIMIZER, _TIMM_NAME = "optimizer.lr", "optimizer.kind", "optimizer.name"
@@ -75,11 +75,9 @@ def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None 
     ]
 
 
-def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> dict[str, str]:
-    """Return a comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
-    rows = recipe_rows(recipe, space, facts)
-    sources = with_guide_names(row.source for row in rows)
-    return {row.path: f"{row.reason} ({source})" for row, source in zip(rows, sources, strict=True)}
+def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> dict[str, Purpose]:
+    """Return the reason of each value of a recipe, and who says so, by dotted path; see `recipe_rows`."""
+    return {row.path: Purpose(row.reason, row.source) for row in recipe_rows(recipe, space, facts)}
 
 
 def _rules_of(

@@ -21,7 +21,8 @@ from trainable.array_types import Floats, Integers
 from trainable.checks.finding import CheckName, Finding, passed, unchecked
 from trainable.data import Split
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.training.bootstrap import auroc, ranked, wilson_interval
+from trainable.training.bootstrap import auroc, ranked
+from trainable.training.metrics import wilson_interval
 
 FOLDS = 5
 # scikit-learn's C, the inverse of the decay, is this by the number of standardised features, so that the

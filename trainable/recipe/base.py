@@ -83,6 +83,8 @@ GUIDES = {
     "004": "17 ways guide",
 }
 _LINES = re.compile(r"\b(00[0-4])(?=:\d)")
+_CITED = re.compile(r"\b(00[0-4]):(\d+)(-\d+)?")
+_PAPER = re.compile(r"(?:\barXiv )?\b(\d{4}\.\d{5}|\d{4}\.\d{4})\b")
 
 
 def with_guide_names(sources: Iterable[str]) -> list[str]:
@@ -100,3 +102,19 @@ def with_guide_names(sources: Iterable[str]) -> list[str]:
         return f"{GUIDES[guide]} {guide}"
 
     return [_LINES.sub(with_name, source) for source in sources]
+
+
+def is_citation(source: str) -> bool:
+    """Return whether a source names something to read; "ours" and "yours to say" name nothing."""
+    return any(letter.isdigit() for letter in source)
+
+
+def spelled_out(source: str) -> str:
+    """Return a source as it can be looked up: `003:26-40` is "lines 26-40 of the PaddleClas guide", and a
+    paper has its address."""
+
+    def in_words(code: re.Match[str]) -> str:
+        guide, first, last = code.groups(default="")
+        return f"{'lines' if last else 'line'} {first}{last} of the {GUIDES[guide]}"
+
+    return _PAPER.sub(r"https://arxiv.org/abs/\1", _CITED.sub(in_words, source))

@@ -44,7 +44,7 @@ from trainable.training.extra_metrics import (
     costs_of,
     sureness,
 )
-from trainable.training.metrics import CLASSES_ALIKE, SHARES
+from trainable.training.metrics import CLASSES_ALIKE, SHARES, wilson_interval
 
 logger = logging.getLogger(__name__)
 
@@ -132,15 +132,6 @@ def bounds_of(
         return None
     known = wilson_interval(round(low * images), images, (percents[1] - percents[0]) / 100.0)
     return min(low, known[0]), max(high, known[1])
-
-
-def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a share, such as accuracy or a recall, of which so many images were answered
-    rightly (Wilson 1927, J. American Statistical Association 22)."""
-    from scipy.stats import binomtest  # a second to import, and few runs need it
-
-    found = binomtest(right, images).proportion_ci(level, method="wilson")
-    return float(found.low), float(found.high)
 
 
 def counts_of_images(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from statistics import NormalDist
 from typing import Any, Self
 
 from trainable.recipe.metrics import SCORE_OF_KIND, Mode, ScoreFacts
@@ -126,3 +127,14 @@ def worst(metric: str, classes: int) -> float:
     Guessing uniformly among K classes costs ln K nats; a run that diverged ranks behind any that guesses.
     """
     return 0.0 if ALWAYS[metric].mode == "max" else 10.0 * math.log(max(classes, 2))
+
+
+def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the interval of a share, such as accuracy or a recall, of which so many images were answered
+    rightly (Wilson 1927, J. American Statistical Association 22)."""
+    share, z = right / images, NormalDist().inv_cdf(0.5 + level / 2.0)
+    shrunk = 1.0 + z * z / images
+    centre = (share + z * z / (2.0 * images)) / shrunk
+    half = z * math.sqrt(share * (1.0 - share) / images + (z / (2.0 * images)) ** 2) / shrunk
+    # of none or all the bounds are 0 and 1, which rounding misses
+    return (centre - half if right else 0.0), (centre + half if right < images else 1.0)

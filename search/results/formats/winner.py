@@ -12,6 +12,7 @@ from spaces.facts import Facts
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.base import Purpose
 
 if TYPE_CHECKING:
     from search.results.formats.network import Network
@@ -50,7 +51,8 @@ class Winner:
     info: DataInfo
     facts: Facts
     title: str
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, Purpose] = field(default_factory=dict)
+    varied: frozenset[str] = frozenset()  # the fields that the search drew
     changes: tuple[str, ...] = ()  # what was changed for other hardware, a field on each line
     warnings: tuple[str, ...] = ()  # what was not seen of it
     gpus: int = 1

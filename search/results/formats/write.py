@@ -9,8 +9,9 @@ from typing import Any, Literal, assert_never
 
 from search.results.export import Exported
 from search.results.formats.images import write_parts
-from search.results.formats.sheet import Sheet, header, on_one_line, shown
+from search.results.formats.sheet import Sheet, header, shown
 from search.results.formats.winner import Winner, no_segmentation
+from search.results.recipe_file import recipe_text
 from spaces.conditions import scalars_of
 from spaces.rules import batches
 from trainable.data import DataInfo
@@ -18,7 +19,7 @@ from trainable.data.assembly import stored_parts
 from trainable.data.measure import membership_digest, stored_files
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
-from trainable.recipe.base import with_guide_names
+from trainable.recipe.base import Purpose, with_guide_names
 from trainable.recipe.optimizers import Timm
 from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.yamlfile import to_yaml, write_whole
@@ -92,7 +93,7 @@ def _winner(exported: Exported) -> Winner:
     search = provenance.search if provenance is not None else None
     title = exported.words if search is None else f"{exported.words} of the search {search}"
     recipe = resolved_for(exported.recipe, exported.info)
-    return Winner(recipe, exported.info, exported.facts, title, exported.reasons)
+    return Winner(recipe, exported.info, exported.facts, title, exported.reasons, exported.varied)
 
 
 def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner:
@@ -118,14 +119,11 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
         }
         new = new.model_copy(update={"provenance": provenance.model_copy(update=unscored)})
     sources = with_guide_names(ruling.source for ruling in changed.values())
-    why = {
-        path: f"{ruling.reason} ({source})"
-        for (path, ruling), source in zip(changed.items(), sources, strict=True)
-    }
+    why = {path: Purpose(ruling.reason, ruling.source) for path, ruling in changed.items()}
     changes = []
-    for path, ruling in changed.items():
+    for (path, ruling), source in zip(changed.items(), sources, strict=True):
         before_and_after = dict.fromkeys((shown(values.get(path)), shown(ruling.what)))
-        changes.append(f"{path}: {' -> '.join(before_and_after)}: {why[path]}")
+        changes.append(f"{path}: {' -> '.join(before_and_after)}: {ruling.reason} ({source})")
     where = "1 device" if devices == 1 else f"{devices} GPUs"
     moved = facts if gpus is None else facts.model_copy(update={"gpus": 1.0})
     return replace(
@@ -180,8 +178,7 @@ def _written(winner: Winner, out: Path, form: ProgramFormat) -> tuple[str, Sheet
         case "tunebook":
             sheet = Sheet(winner.recipe)
             lines = [winner.title, *winner.notes]
-            head = "".join(f"# {on_one_line(line)}\n" for line in lines)
-            return head + to_yaml(winner.recipe.tree(), winner.reasons), sheet
+            return recipe_text(winner.recipe, winner.reasons, winner.varied, lines), sheet
         case "timm":
             from search.results.formats import timm_args
 

@@ -46,6 +46,8 @@ def test_a_trial_that_did_not_finish_is_not_trained_again(
         (("-o", "x.yaml", "--finalize", "--images", "a_folder/file"), "is a file; give a new folder"),
         (("-o", "x.yaml", "--simplify", "--batch", "9000"), "7,000 training images, which fill no batch"),
         (("-o", "x.yaml", "--simplify", "--batch", "64", "--gpus", "3"), "expected a multiple of the 3 GPUs"),
+        (("-o", "x.yaml", "--bare", "--format", "timm"), "--bare: only for --format tunebook"),
+        (("-o", "x.yaml", "--bare", "--gpus", "2"), "--bare: only for --format tunebook"),
         (("-o", "x.yaml", "--seeds", "5"), "--seeds: only for --simplify and --finalize"),
         (("-o", "x.yaml", "--verify", "3", "--seeds", "5"), "--seeds: only for --simplify and --finalize"),
         (("-o", "x.yaml", "--verify", "2"), "greater than or equal to 3"),

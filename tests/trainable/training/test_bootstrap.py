@@ -24,9 +24,9 @@ from trainable.training.bootstrap import (
     images_behind,
     resampled,
     resampled_metrics,
-    wilson_interval,
 )
 from trainable.training.extra_metrics import ExtraMetrics, Metric, measured
+from trainable.training.metrics import wilson_interval
 
 NONE = ExtraMetrics((), {}, NAMES)
 

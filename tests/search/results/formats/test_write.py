@@ -100,7 +100,7 @@ def test_another_batch_and_gpus_change_fields_with_reasons_and_say_what_was_not_
     assert new.schedule.warmup_epochs == 2.0
     assert new.precision.kind == "auto"
     for field in ("batch_size", "warmup_epochs", "decay", "lr", "micro_batch", "channels_last"):
-        assert re.search(rf"^ +{field}: \S+ +# .+\(.+\)$", text, re.MULTILINE), field
+        assert re.search(rf"^ +{field}: \S+ +# .+(\(.+\)|\[\d+\])$", text, re.MULTILINE), field
     assert "moved: loop.batch_size: 64 -> 1024: asked for; it was 64 (yours to say)" in err
     moved = [line.removeprefix("moved: ") for line in err.splitlines() if line.startswith("moved: ")]
     assert [f"# Moved: {line}." for line in moved] == re.findall(r"^# Moved: .*$", text, re.MULTILINE)

@@ -22,7 +22,7 @@ from trainable.data import DataSet
 from trainable.data.part_names import none_leaves_out
 from trainable.errors import listed
 from trainable.recipe.data import Unscored
-from trainable.training.bootstrap import wilson_interval
+from trainable.training.metrics import wilson_interval
 
 # The smallest class over the largest: beyond ten to one, accuracy is mostly that of the large classes
 LEAST_BALANCE = 0.1
