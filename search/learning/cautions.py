@@ -74,9 +74,9 @@ def _close_scores(
         yield Caution(
             kind="ceiling",
             about=metric,
-            what=f"{_few_mistakes(summary, counts, images)}: this part cannot show what is better",
-            means=f"{RULE}, and the true accuracy of the best is above "
-            f"{least_accuracy(fewest, images):.4f} (95 % interval of Clopper and Pearson)",
+            what=f"{_few_mistakes(summary, counts, images)}: this part cannot tell recipes apart (the true "
+            f"accuracy of the best is above {least_accuracy(fewest, images):.4f})",
+            means=f"{RULE}; the bound is that of Clopper and Pearson's 95 % interval",
             do=f"{_without_copies(findings)}search for objective.metric: val_loss, in which they still "
             "differ; take more or harder images for validation (data.validation_fraction); or stop here",
         )

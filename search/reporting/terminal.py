@@ -160,9 +160,9 @@ def _print_search(search: Search) -> None:
     summary, out = search.summary, console()
     out.print(trials_table(summary, ranked(summary), out.width))
     if summary.cautions:
-        say("before you trust the answer:")
+        say(f"before you trust the answer (`{program_name()} report` has all figures):")
     for caution in summary.cautions:
-        say(f"- {caution.seen}")
+        say(f"- {caution.brief}")
         if caution.do:
             say(f"  do: {caution.do}")
     if summary.best is not None and summary.best.sentence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from search.commands.check import _asks_to_compile, closing, findings_table
+from search.commands.check import _asks_to_compile, closing, findings_table, record
+from search.commands.inputs import Target
+from search.learning.search import Search
 from search.study import Study
 from spaces.domains import Value
 from tests.search.command_line import Refusal, Tunebook
+from tests.search.reporting.test_terminal import search_folder, values
+from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.small_segmentations import mask_recipe, write_masks
-from trainable.checks.finding import Finding
+from trainable.bench import ON_CPU
+from trainable.checks.finding import Finding, passed
 from trainable.recipe.yamlfile import write_recipe
 
 # They allow so much time that the steps' limit ends a check, on a busy machine too
@@ -202,3 +208,17 @@ def test_a_study_that_may_compile_asks_machines_for_a_compiler(
         {"data": {"path": "digits"}, "base": base, "space": {"overrides": overrides}}
     )
     assert _asks_to_compile(study) is compiles
+
+
+def test_what_a_check_finds_about_the_images_of_a_search_is_added_to_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    search = Search(search_folder(tmp_path, {0: (0.8, values())}))
+    target = Target(small_recipe(), data_set(), "study", ON_CPU, search.study, search=search)
+    found = Finding("duplicates", "error", "9 copies", "memory is rewarded", "leave them out")
+    of_recipe = Finding("one batch", "error", "not learnt", "the step is wrong", "mend it")
+    record(target, [found, of_recipe, passed("groups", "none")])
+    assert [(each.about, each.means) for each in Search(tmp_path).cautions] == [("duplicates", found.means)]
+    record(replace(target, search=Search(tmp_path)), [passed("duplicates", "none in a sample")])
+    assert len(Search(tmp_path).cautions) == 1

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from search.commands.guests import ALL, findings
 from search.facts.hardware import Hardware, Node
 from search.learning.search import Search
+from search.record.folder import keep_findings, read_findings
 from search.record.home import Home
 from search.running.prepare import (
     Prepared,
@@ -38,6 +39,7 @@ from tests.trainable.small_images import write_classes, write_image, write_noise
 from tests.trainable.small_runs import data_set
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.bench import Bench
+from trainable.checks.finding import Finding, keep
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import load as load_data
 from trainable.data.measure import DIGEST_FORM
@@ -272,6 +274,19 @@ def test_a_search_says_of_black_images_that_they_are_black_and_nothing_that_foll
     said = [str(each) for each in findings(black, study_of(), Recipe())]
     assert sum("has one value throughout" in line for line in said) == 1
     assert not any("nearly the same" in line or "also in" in line for line in said)
+
+
+def test_a_search_records_what_a_check_of_the_same_images_has_found_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    large = replace(data_set(), info=replace(data_set().info, in_memory=False))  # a search looks at no pixel
+    assert not list(findings(large, study_of(), Recipe()))
+    keep(large.info, [Finding("parts alike", "warning", "told apart", "another kind", "look")])
+    (found,) = findings(large, study_of(), Recipe())
+    assert (found.kind, found.about, found.means) == ("data", "parts alike", "another kind")
+    keep_findings(tmp_path, (found,))
+    assert read_findings(tmp_path) == (found,)
 
 
 @pytest.mark.parametrize("name", ["check_pixels", "check_parts_alike", "check_duplicates"])

@@ -41,6 +41,14 @@ def card_of(trained: Trained, known: Provenance) -> str:
     return model_card(replace(trained, recipe=recipe), measured)
 
 
+def test_the_page_says_what_was_found_about_the_images_above_the_scores() -> None:
+    words = "test images are of another kind: <b>look</b>"
+    page = card_of(replace(untrained(), warnings=(words,)), Provenance())
+    assert page.index("test images are of another kind") < page.index("## Use") < page.index("## Scores")
+    assert "<b>" not in page
+    assert "Before you trust it" not in card_of(untrained(), Provenance())
+
+
 def test_the_page_says_how_far_the_scores_of_a_recipe_are_luck_and_what_was_changed_in_it() -> None:
     final = FreshRuns(
         metric="val_accuracy",
