@@ -71,8 +71,8 @@ def _driver(options: SearchOptions | ResumeOptions | ExtendOptions | AuditPrunin
 def search(options: SearchOptions) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
     drives = _driver(options)
+    from search.commands.asked import study_asked
     from search.commands.guests import resolved_study
-    from search.study import study_asked
 
     study = study_asked(options.study, options.flags, options.settings or ())
     if options.again and study.name is None:

@@ -13,6 +13,7 @@ from search.study.code import Code, Ranges, study_with_code
 from search.study.study import Study
 from trainable.collector import paused
 from trainable.errors import UserError
+from trainable.recipe.yamlfile import read_tree
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from search.learning.search import Search
@@ -69,6 +70,10 @@ def search(  # noqa: PLR0913 - a person types these by name
     """
     _check_thread("search")
     code = Code(model, data, metrics or {})
+    if model is None and not isinstance(study, Study):
+        from search.commands.asked import with_library_of_model
+
+        study = with_library_of_model(dict(study) if isinstance(study, Mapping) else read_tree(study))
     asked = study_with_code(study, code, space or {})
     if address is not None:
         send_token(address)  # before Ray is imported, which reads it then

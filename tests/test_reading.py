@@ -12,8 +12,8 @@ CEILINGS = {
     "trainable.run": 139,
     "trainable.training.run": 69,
     "trainable.training.step": 44,
-    "search.deciding.ledger": 54,
-    "search.running.driver": 268,
+    "search.deciding.ledger": 53,
+    "search.running.driver": 267,
 }
 SLACK = 4  # so many fewer files need no new ceiling
 

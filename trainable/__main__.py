@@ -22,10 +22,10 @@ from pathlib import Path
 
 from trainable.bench import Bench
 from trainable.errors import RunError, UserError
+from trainable.models.network_names import read_named_recipe
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
-from trainable.recipe.yamlfile import read_recipe
 from trainable.summary import summary
 from trainable.terminal import show_what_can_be_shown, tell, tell_json
 from trainable.train import train, with_settings
@@ -50,7 +50,7 @@ def train_file(options: TrainOptions, prepared: Callable[[Recipe], Recipe] = lam
     """Train the recipe in a file, as `prepared` makes it ready, and print the result. Return 0 if it is
     done, 1 if it crashed or diverged. Raises UserError."""
     progress = partial(tell, to=sys.stderr if options.as_json else None)
-    written = read_recipe(options.recipe)
+    written = read_named_recipe(options.recipe)
     changed = prepared(with_settings(written, options.settings or (), options.data))
     if (words := of_pruned_network(options.recipe, written)) is not None:
         progress(words)

@@ -10,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from search.commands.asked import default_name
 from search.followers import following
 from search.followers.database import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
@@ -28,7 +29,7 @@ from search.results.export import exported
 from search.results.teachers import teacher_path, with_teacher
 from search.running.driver import Driver
 from search.running.guests import EndState, Guests
-from search.study import Study, default_name
+from search.study import Study
 from search.study.code import NO_CODE, Code
 from trainable.bench import Bench
 from trainable.data import DataSet

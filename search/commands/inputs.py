@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from search.commands.asked import settings_of, study_from
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import load_data, measured_anew, with_networks, with_written_facts
 from search.facts.start import Start, find_start
@@ -18,13 +19,14 @@ from search.learning.search import Search
 from search.record.storage import local_folder
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
 from search.running.networks import check_first_networks
-from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
+from search.study import RECIPE_SECTIONS, STUDY_FILE, Study
 from search.study.first_trials import first_trials
 from spaces.rules.distillation import gain_to_expect
 from trainable.bench import HERE, Bench
 from trainable.data import DataSet, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
+from trainable.models.network_names import read_named_recipe
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe, read_tree
@@ -119,7 +121,7 @@ def is_file_or_search(file: str | Path) -> bool:
 
 
 def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:
-    recipe = read_recipe(file)
+    recipe = read_named_recipe(file)
     if data is not None or settings:
         from trainable.train import with_settings  # torch takes seconds to import
 

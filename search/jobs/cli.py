@@ -80,8 +80,8 @@ class FetchOptions:
 @command(app)
 def submit(options: SubmitOptions) -> None:
     """Search on a Ray cluster, as a job that needs this machine no more, and follow its log."""
+    from search.commands.asked import study_asked
     from search.jobs import commands
-    from search.study import study_asked
 
     flags = {"name": options.name, "storage": options.storage, "tracking.uri": options.tracking_uri}
     asked, address = study_asked(options.study, flags, options.settings or ()), options.address

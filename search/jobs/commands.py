@@ -15,12 +15,13 @@ from typing import Any
 
 from rich.table import Table
 
+from search.commands.asked import default_name
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
 from search.jobs.package import check_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
 from search.record.home import NO_SEARCH, Home
 from search.reporting import terminal
-from search.study import STUDY_FILE, Study, default_name
+from search.study import STUDY_FILE, Study
 from trainable.errors import UserError
 from trainable.files.folders import temporary_folder
 from trainable.files.store import name_in

@@ -1,6 +1,5 @@
 """This package describes what a search is asked to do: a study as data, read from YAML."""
 
-from search.study.asked import default_name, model_named, settings_of, study_asked, study_from
 from search.study.study import (
     FACT_OF_PROBE,
     RECIPE_SECTIONS,
@@ -27,11 +26,6 @@ __all__ = [
     "SchedulerKind",
     "Study",
     "StudyError",
-    "default_name",
-    "model_named",
     "read_study",
-    "settings_of",
-    "study_asked",
-    "study_from",
     "weights_path",
 ]

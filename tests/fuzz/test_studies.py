@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from search.commands.asked import default_name
 from search.deciding.make import make_sampler
 from search.deciding.pruning import choose_pruning
 from search.facts.hardware import Hardware, Node, concurrent_trials, per_trial
 from search.facts.measured import with_written_facts
 from search.followers.uri import resolve_tracking_uri
 from search.record.home import Home
-from search.study import Study, default_name
+from search.study import Study
 from search.study.first_trials import first_trials
 from search.study.space import build_space, check_trials, far_rates
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts

@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
+from search.commands.asked import study_from
 from search.commands.inputs import load_target
-from search.study import study_from
 from spaces.facts import OPTIMIZERS
 from tests.search.command_line import Tunebook
 from tests.trainable.small_segmentations import mask_recipe, write_masks

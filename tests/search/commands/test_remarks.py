@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from search.commands.asked import study_from
 from search.commands.guests import ALL
 from search.facts.hardware import local_hardware
 from search.record.home import Home
 from search.running.prepare import decide, load
-from search.study import study_from
 from tests.search.command_line import Tunebook
 from trainable.bench import Bench
 from trainable.recipe import Recipe

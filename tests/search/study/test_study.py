@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from search.study import Study, StudyError, model_named, read_study, study_from
+from search.commands.asked import study_from
+from search.study import Study, StudyError, read_study
 from search.study.space import build_space
 from tests.search.planted_searches import Images
 from tests.spaces.small_facts import digits_facts
 from trainable.errors import UserError
+from trainable.models.network_names import model_named
 from trainable.recipe.network_cost import Speed
 
 DIGITS = {"data": {"path": "digits"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -9,24 +10,55 @@ from typing import Any
 
 from search.study.study import FROM_SCRATCH, WEIGHTS, Study, data_name, study_tree_with
 from trainable.errors import UserError
+from trainable.models.network_names import also_in, model_named, with_library
+from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
+from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import parse_setting, read_tree
+from trainable.terminal import tell
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
     """Return the study in a file, or the default one, with values set by dotted path. Raises StudyError.
 
-    `base.model` may be a name: `resnet_small`, `unet_small`, one of torchvision's, `timm/NAME` or
-    `smp/DECODER/ENCODER`; weights may be `none`.
+    `base.model` may be a name (`trainable.models.network_names.model_named`), and the name in a file may lack
+    the kind of its library; weights may be `none`. Names are looked up before any data are read.
     """
     tree = read_tree(path) if path is not None else {}
     values = dict(values)
     if isinstance(name := values.get("base.model"), str):
-        values["base.model"] = model_named(name)
+        values["base.model"] = model_named(name, _task_of({**tree, **values}))
     if values.get(f"base.{WEIGHTS}") == FROM_SCRATCH:
         values[f"base.{WEIGHTS}"] = None
     if path is None and "data.path" not in values:
         raise UserError("give a study file, or --data PATH")
-    return Study.from_tree(study_tree_with(tree, values), where=str(path) if path is not None else "")
+    return Study.from_tree(
+        with_library_of_model(study_tree_with(tree, values)), where=str(path) if path is not None else ""
+    )
+
+
+def with_library_of_model(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a study's tree in which a network that has only a name has its library, too. Raises ModelError
+    for a name that none has."""
+    base = tree.get("base")
+    if not isinstance(base, Mapping):
+        return tree
+    pinned = dict(leaves(base))
+    model = {
+        path.removeprefix("model."): value for path, value in pinned.items() if path.startswith("model.")
+    }
+    found = with_library(model, pinned.get("task.kind"))
+    if found == model:
+        return tree
+    others = {path: value for path, value in pinned.items() if not path.startswith("model.")}
+    return {**tree, "base": {**others, **{f"model.{path}": value for path, value in found.items()}}}
+
+
+def _task_of(values: Mapping[str, Any]) -> AnyTask:
+    """Return the task of a study's values, some by dotted path."""
+    base = values.get("base")
+    inner = dict(leaves(base)) if isinstance(base, Mapping) else {}
+    kind = values.get("base.task.kind", inner.get("task.kind"))
+    return TASKS[kind]() if isinstance(kind, str) and kind in TASKS else CLASSIFICATION
 
 
 def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
@@ -35,26 +67,14 @@ def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[
     Flags whose value is None change nothing.
     """
     chosen = {name: value for name, value in flags.items() if value is not None}
+    if isinstance(name := chosen.get("base.model"), str) and (words := also_in(name)):
+        tell(words, sys.stderr)
     return study_from(path, chosen | settings_of(settings))
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
     """Return the values of a study that texts of the form `path=value` set, by dotted path."""
     return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
-
-
-def model_named(name: str) -> dict[str, str]:
-    """Return the model section that a name on the command line stands for."""
-    if name in ("resnet_small", "unet_small"):
-        return {"kind": name}
-    if name.startswith("smp/"):
-        decoder, _, encoder = name.removeprefix("smp/").partition("/")
-        if not encoder:
-            raise UserError(f"--model {name}: expected smp/DECODER/ENCODER, such as smp/unet/resnet18")
-        return {"kind": "smp", "name": decoder, "encoder": encoder}
-    if name.startswith("timm/"):
-        return {"kind": "timm", "name": name.removeprefix("timm/")}
-    return {"kind": "torchvision", "name": name}
 
 
 def default_name(study: Study) -> str:
