@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainable.array_types import Integers
 from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
 from trainable.data.parts import Part
@@ -131,9 +132,16 @@ class Run:
         return result
 
     def score(
-        self, part: Split, *, confusion: bool = False, answers: bool = False, take: Take | None = None
+        self,
+        part: Split,
+        *,
+        confusion: bool = False,
+        answers: bool = False,
+        take: Take | None = None,
+        positions: Integers | None = None,
     ) -> Scores:
-        """Score the weights, averaged if `regularisation.averaging` says so, on a whole part.
+        """Score the weights, averaged if `regularisation.averaging` says so, on a whole part, or on its
+        images at some rising `positions`.
 
         With `answers` the scores hold what was answered for each image; `take` is shown it by batches. Scores
         that are not finite are replaced by the worst, without answers. Raises DataError without such a part.
@@ -142,7 +150,12 @@ class Run:
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             self._settle_norm(self.epoch - 1)
             scores = self._scoring.part(
-                self._step.scored_model, part, confusion=confusion, answers=answers, take=take
+                self._step.scored_model,
+                part,
+                confusion=confusion,
+                answers=answers,
+                take=take,
+                positions=positions,
             )
         return scores if scores.finite else self.extra_metrics.worst_of(self.task.worst(scores.images))
 
@@ -231,7 +244,11 @@ class Run:
         if not trained.lost:
             self._settle_norm(self.epoch)
             features = self._frozen.validation(self.epoch)
-            scores = self._scoring.part(scored_model, "validation", features=features)
+            scores = (
+                self._scoring.part(scored_model, "validation")
+                if features is None
+                else self._scoring.of_features(scored_model, "validation", features)
+            )
         if scores is not None and scores.finite and self.epoch + 1 == self.recipe.loop.epochs:
             # training images, shown as validation images are: a diagnosis compares the two
             clean = self._scoring.some(scored_model)

@@ -82,25 +82,33 @@ class Scoring:
         confusion: bool = False,
         answers: bool = False,
         take: Take | None = None,
-        features: Iterator[Batch] | None = None,
+        positions: Integers | None = None,
     ) -> Scores:
-        """Return the scores of a whole part, with the extra metrics; BatchNorm is ready before.
+        """Return the scores of a part, with the extra metrics; BatchNorm is ready before.
 
-        With `features`, those of the part in batches of its order, the network's head alone computes them.
+        By default all images are scored, otherwise those at some rising `positions`, in this order.
         """
-        positions, order, size = self._in_batches(part, torch.arange(len(self._parts[part])))
+        chosen = torch.arange(len(self._parts[part])) if positions is None else as_tensor(positions)
+        mine, order, size = self._in_batches(part, chosen)
+        tally = self._tally(order, size, confusion=confusion, answers=answers)
+        if take is not None:
+            tally = _Watched(tally, mine, take)
+        scores = self._evaluated(model, self._read(part, mine, size), tally)
+        return self._extra_metrics.added_to(scores, keep=answers)
+
+    def of_features(self, model: nn.Module, part: Split, features: Iterator[Batch]) -> Scores:
+        """Return the scores of a whole part, with the extra metrics: the network's head alone computes them,
+        from the part's features in batches of its order."""
+        _, order, size = self._in_batches(part, torch.arange(len(self._parts[part])))
+        scores = self._evaluated(head_layers(model), features, self._tally(order, size))
+        return self._extra_metrics.added_to(scores, keep=False)
+
+    def _tally(self, order: Tensor, size: int, *, confusion: bool = False, answers: bool = False) -> Tally:
         rows = None
         if answers or (self._extra_metrics and not self._task.measures_itself):
             logits = self._extra_metrics.needs_probabilities
             rows = RankRows.of(self._compute.ranks, order, size, self._compute.device, logits=logits)
-        tally: Tally = self._task.tally(self._compute.device, confusion, rows)
-        if take is not None:
-            tally = _Watched(tally, positions, take)
-        if features is None:
-            scores = self._evaluated(model, self._read(part, positions, size), tally)
-        else:
-            scores = self._evaluated(head_layers(model), features, tally)
-        return self._extra_metrics.added_to(scores, keep=answers)
+        return self._task.tally(self._compute.device, confusion, rows)
 
     def some(self, model: nn.Module) -> Scores:
         """Return the scores of TRAIN_IMAGES training images or as many as validate, without the extra
