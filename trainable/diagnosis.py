@@ -48,11 +48,9 @@ class Diagnosis:
         }
 
     def lines(self) -> list[str]:
-        """Return lines for a person: the verdict with its reasons, the figures, then a line for each field to
-        change."""
-        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
-        head = [f"{self.verdict}: {'; '.join(self.reasons)}", f"  {figures}"]
-        return head + [f"  {change}" for change in self.changes]
+        """Return lines for a person: the verdict with its reasons, then a line for each field to change. The
+        figures are in `tree`."""
+        return [f"{self.verdict}: {'; '.join(self.reasons)}", *(f"  {change}" for change in self.changes)]
 
 
 def curves_of(task: AnyTask) -> TaskCurves:

@@ -19,6 +19,7 @@ from search.facts.measured import Measured, cached_or_measured, with_networks, w
 from search.facts.start import find_start
 from search.learning.learned_space import space_of
 from search.learning.search import Search
+from search.learning.verdicts import untested
 from search.reporting.tables import full_table
 from search.reporting.terminal import console, rows_table, say
 from search.results.teachers import first_of, teacher_path
@@ -74,8 +75,9 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
         learned=search.learned,
     )
     yield from _of_space(plan, measured, everything)
-    if search.verdicts:
-        yield full_table(search.verdicts)
+    if (verdicts := search.verdicts) is not None:
+        few = untested(verdicts)
+        yield Text(few) if few and not verdicts.clear else full_table(verdicts)
 
 
 def _of_study(study: Study, everything: bool, bench: Bench) -> Iterator[RenderableType]:

@@ -19,7 +19,7 @@ from search.learning.standings import positions, standings
 from search.record.summary import Summary
 from search.record.verdicts import FALSE_SHARE, WORDS, Verdict, Verdicts, VerdictWord
 from spaces.conditions import scalars_of
-from spaces.domains import Choice, Domain, Value, Values, fraction_of, listed, shown
+from spaces.domains import Choice, Domain, Value, Values, counted, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, quantile_value
 from spaces.space import Dimension, RuleValue, Space
 from trainable.markdown import plain, table
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wai
 TESTED_AT = 0.8 * FALSE_SHARE
 # at least so many trials must follow a rule, and so many depart from it, before it gets a verdict
 LEAST_ON_A_SIDE = 5
+FEW_TRIALS = 20  # of a search with fewer, rules without a verdict are counted, not listed; our choice
 QUANTILES = 200  # this number of a prior's draws represents all of its draws
 TINY = 1e-9  # the error that rounding may cause in an agreement or a density
 BORDER = 0.5 - TINY  # a number follows the rule from this agreement on
@@ -252,6 +253,15 @@ def _tested(belief: RuleAgreement, estimate: AgreementGain, risk: float) -> Verd
 def counts(verdicts: Verdicts) -> str:
     """Return how many beliefs got which verdict, in one line."""
     return ", ".join(f"{len(verdicts.of(word))} {word}" for word in WORDS)
+
+
+def untested(verdicts: Verdicts) -> str:
+    """Return in a line how many rules too few trials leave untested; empty where there are many trials."""
+    number = len(verdicts.of("untested"))
+    if not number or verdicts.trials >= FEW_TRIALS:
+        return ""
+    rules = counted(number, "rule")
+    return f"{rules} untested: too few trials ({verdicts.trials} can be compared, {FEW_TRIALS} are needed)"
 
 
 def promise(verdicts: Verdicts) -> str:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from search.learning.pruning_audit import WORTH, PruningAudit
-from search.learning.verdicts import counts, effect, fixed, promise
+from search.learning.verdicts import counts, effect, fixed, promise, untested
 from search.record.finals import Finalist, Finals
 from search.record.summary import Summary
 from search.record.trials import Trial
@@ -298,10 +298,14 @@ def brief_table(verdicts: Verdicts) -> TextTable:
 
 
 def full_table(verdicts: Verdicts) -> TextTable:
-    """Return one row for each belief, with why it is untested; a line below lists the fixed values."""
+    """Return one row for each belief, with why it is untested; a line below lists the fixed values.
+
+    Of few trials the untested ones are a line below, too.
+    """
     title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
-    caption = "\n".join(filter(None, (promise(verdicts), fixed(verdicts))))
-    return _verdict_table(title, verdicts.beliefs, caption)
+    few = untested(verdicts)
+    caption = "\n".join(filter(None, (few, promise(verdicts), fixed(verdicts))))
+    return _verdict_table(title, verdicts.clear if few else verdicts.beliefs, caption)
 
 
 def _verdict_table(title: str, verdicts: Sequence[Verdict], caption: str = "") -> TextTable:

@@ -22,7 +22,7 @@ from search.learning.pruning_audit import PruningAudit
 from search.learning.refine import Refined
 from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS, has_result
-from search.learning.verdicts import counts, promise
+from search.learning.verdicts import counts, promise, untested
 from search.record.clock import duration
 from search.record.code import extend_call, functions_of, train_call
 from search.record.folder import read_code
@@ -193,7 +193,8 @@ def _print_search(search: Search) -> None:
         say(f"\n{line}; `{program_name()} refine {address}` says what may gain more")
     verdicts = summary.verdicts
     if verdicts is not None and verdicts.beliefs:
-        say(f"\nrules: {counts(verdicts)}; `{program_name()} explain {address}` lists them all")
+        lists = f"`{program_name()} explain {address}` lists them all"
+        say(f"\n{few}" if (few := untested(verdicts)) else f"\nrules: {counts(verdicts)}; {lists}")
         if verdicts.clear:
             out.print(brief_table(verdicts))
             say(promise(verdicts))
