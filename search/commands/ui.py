@@ -15,9 +15,8 @@ from typing import BinaryIO
 
 from search.followers.attachments import VIEW
 from search.followers.database import ENVIRONMENT, refuse_foreign, refuse_half_made
-from search.followers.saved_view import run_page, view_page
 from search.followers.uri import database_file, without_password
-from search.record.cursor import read_cursor
+from search.record.cursor import read_cursor, run_page, view_page
 from search.record.folder import read_record, read_search
 from search.record.home import REPORT_FILE, UI_LOG_FILE
 from search.running.marked import marked_folder

@@ -12,8 +12,9 @@ from search.followers import conclusions
 from search.followers.conclusions import Conclusion
 from search.followers.consumer import error_line
 from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, RunOwner, RunUpdate, clip
-from search.followers.saved_view import AGAIN, TAG, repeats_view, run_page, saved_view
+from search.followers.saved_view import AGAIN, TAG, repeats_view, saved_view
 from search.followers.uri import readable
+from search.record.cursor import run_page
 from search.record.home import IN_MLFLOW, REPORT_FILE, Home
 from search.record.trials import Trial
 from search.study import STUDY_FILE, Study

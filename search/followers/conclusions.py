@@ -5,9 +5,10 @@ from __future__ import annotations
 from shlex import quote
 from typing import NamedTuple
 
-from search.followers.saved_view import AGAIN, view_page
+from search.followers.saved_view import AGAIN
 from search.learning.verdicts import markdown, mlflow_table
 from search.record.clock import duration
+from search.record.cursor import view_page
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from search.study import Study

@@ -76,22 +76,6 @@ def repeats_view(record: Record, objective: str) -> str:
     return _tag(record, f"{record.name}, trained again", state)
 
 
-def view_page(experiment_id: str, search_id: str | None, *, charts: bool = False) -> str:
-    """Return where MLflow shows a search's trials, as a table or as charts, behind a server's address.
-
-    Without a search's id it is the page of the experiment, for a search whose view is not saved.
-    """
-    page = f"#/experiments/{experiment_id}/runs?workflowType=machine_learning"
-    view = f"&viewStateShareKey={search_id}" if search_id is not None else ""
-    return f"{page}{view}&compareRunsMode=CHART" if charts else f"{page}{view}"
-
-
-def run_page(experiment_id: str, run_id: str, artifact: str = "") -> str:
-    """Return where MLflow shows a run, or one of its files, behind a server's address."""
-    file = f"/artifacts/{artifact}" if artifact else ""
-    return f"#/experiments/{experiment_id}/runs/{run_id}{file}?workflowType=machine_learning"
-
-
 def _tag(record: Record, name: str, state: Mapping[str, Any]) -> str:
     """Return a view as MLflow's button writes it: a name, two times, and the page's state, compressed."""
     began = round((record.began or 0.0) * 1000)

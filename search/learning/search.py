@@ -26,13 +26,9 @@ from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Verdicts
-from spaces.domains import counted
 from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.diagnosis import Diagnosis, diagnose
-from trainable.recipe import REFERENCE_BATCH, Recipe
-from trainable.recipe.models import network_name
-from trainable.recipe.optimizers import Timm
 from trainable.terminal import program_name
 from trainable.training.metrics import wilson_interval
 
@@ -120,15 +116,3 @@ def image_interval(metric: str, score: float, info: DataInfo) -> tuple[float, fl
     if metric != ACCURACY or info.task_kind != "classification":
         return None
     return wilson_interval(round(score * info.validation_images), info.validation_images)
-
-
-def trained_in_words(recipe: Recipe) -> str:
-    """Return in one line what a recipe trains: network, weights, size, optimizer and schedule."""
-    model, optimizer, loop = recipe.model, recipe.optimizer, recipe.loop
-    weights = "pretrained" if model.weights else "from scratch"
-    side = f", {recipe.data.image_size} px" if recipe.data.image_size is not None else ""
-    name = optimizer.name if isinstance(optimizer, Timm) else optimizer.kind
-    return (
-        f"{network_name(model)}, {weights}{side}, {name} at {optimizer.lr:.3g} a batch of {REFERENCE_BATCH}, "
-        f"{recipe.schedule.kind} schedule, {counted(loop.epochs, 'epoch')}"
-    )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -35,23 +36,25 @@ LARGEST_ANSWERS = 2**28  # so many bytes are read: the scores of a million class
 MOST_CONFUSED = 1_000
 WORST = 24  # so many of the worst mistakes are shown
 THUMBNAIL_PIXELS = 96
-LONGEST_SECONDS = 60.0  # a part that took longer to score in the search is not scored again for the report
+# of a part that took longer to score in the search, so many images are scored as take this long there
+LONGEST_SECONDS = 60.0
+LEAST_SCORED = 24  # but no fewer than these
 NOT_FINITE = "the weights of the best trial answer nothing finite"
 _EITHER: TypeAdapter[ReportedLabels | ReportedMasks] = TypeAdapter(ReportedLabels | ReportedMasks)
 
 
-def answers_of(search: Search) -> ReportedLabels | ReportedMasks:
+def answers_of(search: Search, images: Callable[[], DataSet] | None = None) -> ReportedLabels | ReportedMasks:
     """Return what the best trial's weights answer, from the search's folder if it is there already.
 
-    Raises UserError where that cannot be known: images, weights or code of a person's own are not at hand,
-    or scoring would take more than a minute.
+    Of a part that took more than a minute to score in the search, some images are scored, evenly spaced.
+    Raises UserError where that cannot be known: images, weights or code of a person's own are not at hand.
     """
     if (best := search.best) is None:
         raise UserError("no trial has finished")
     file = search.folder / ANSWERS_FILE
     if (kept := _kept(file, best)) is not None:
         return kept
-    computed = _computed(search, best)
+    computed = _computed(search, best, images or partial(images_of, search))
     with suppress(OSError):  # a folder that cannot be written to is scored again next time
         write_whole(file, computed.model_dump_json().encode())
     return computed
@@ -66,59 +69,75 @@ def _kept(file: Path, best: Trial) -> ReportedLabels | ReportedMasks | None:
     return kept if kept.trial == best.id else None
 
 
-def _computed(search: Search, best: Trial) -> ReportedLabels | ReportedMasks:
+def _computed(search: Search, best: Trial, load: Callable[[], DataSet]) -> ReportedLabels | ReportedMasks:
     if search.code is not None:
         raise UserError("the search uses code of yours, which a report does not run")
-    if (seconds := best.metrics["evaluation_seconds"]) > LONGEST_SECONDS:
-        raise UserError(
-            f"scoring took {seconds:.0f} s in the search; `tunebook train best.yaml --test` does it"
-        )
     if best.id not in search.home.trials_with_checkpoints():
         raise UserError(f"there is no checkpoint of trial {best.id}")
-    run, images = _run(search, best)
+    images = load()
+    run = _run(search, best, images)
+    scored = scored_positions(len(images.validation), best.metrics["evaluation_seconds"])
     with closing(run):
         match run.recipe.task:
             case Classification():
-                scores = run.score("validation", confusion=True, answers=True)
+                scores = run.score("validation", confusion=True, answers=True, positions=scored)
                 if scores.answers is None:
                     raise UserError(NOT_FINITE)
-                return _in_words(best.id, images, scores)
+                return _in_words(best.id, images, scores, scored)
             case Segmentation():
                 from search.reporting.mask_answers import mask_answers
 
-                return mask_answers(best.id, run, images)
+                return mask_answers(best.id, run, images, scored)
             case _:
                 assert_never(run.recipe.task)
 
 
-def _run(search: Search, best: Trial) -> tuple[Run, DataSet]:
-    """Return the run of the best trial's last checkpoint, and its images."""
-    from trainable.checkpoints.checkpoint_store import CheckpointStore
-    from trainable.run import make_run
+def scored_positions(images: int, seconds: float) -> Integers | None:
+    """Return which of a part's images are scored, evenly spaced; None for all, where scoring them took no
+    longer than `LONGEST_SECONDS`."""
+    if seconds <= LONGEST_SECONDS or images <= LEAST_SCORED:
+        return None
+    count = max(LEAST_SCORED, int(images * LONGEST_SECONDS / seconds))
+    return np.linspace(0, images - 1, count).round().astype(np.int64)
+
+
+def images_of(search: Search) -> DataSet:
+    """Return the images of a search. Raises UserError where they are others than when it began, and where
+    there is no finished trial."""
     from trainable.tasks.kits import load_for
 
-    state = CheckpointStore.at(search.home.checkpoints(best.id), search.record.search_id or "").newest_state()
-    if state is None:
-        raise UserError(f"no checkpoint of trial {best.id} can be read")
-    recipe = best.whole_recipe
-    images, info = load_for(recipe), search.info
+    if search.best is None:
+        raise UserError("no trial has finished")
+    images, info = load_for(search.best.whole_recipe), search.info
     if info.stored and images.info.files not in (None, info.stored):  # the digest in the state reads some
         raise UserError(
             f"{info.path}: the images have other names, classes or sizes than when the search began (digest "
             f"{info.stored}, now {images.info.files})"
         )
-    run = make_run(recipe, data=images)
+    return images
+
+
+def _run(search: Search, best: Trial, images: DataSet) -> Run:
+    """Return the run of the best trial's last checkpoint."""
+    from trainable.checkpoints.checkpoint_store import CheckpointStore
+    from trainable.run import make_run
+
+    state = CheckpointStore.at(search.home.checkpoints(best.id), search.record.search_id or "").newest_state()
+    if state is None:
+        raise UserError(f"no checkpoint of trial {best.id} can be read")
+    run = make_run(best.whole_recipe, data=images)
     run.load_state_dict(state)
-    return run, images
+    return run
 
 
-def _in_words(trial: int, data: DataSet, scores: Scores) -> ReportedLabels:
+def _in_words(trial: int, data: DataSet, scores: Scores, scored: Integers | None) -> ReportedLabels:
     assert scores.answers is not None
     classes = data.info.classes
     labels, predicted = scores.answers.labels.numpy(), scores.answers.predicted.numpy()
     return ReportedLabels(
         trial=trial,
         images=scores.images,
+        images_of_part=None if scored is None else len(data.validation),
         accuracy=scores.accuracy,
         classes=class_scores(classes, labels, predicted),
         confusion=scores.confusion or (),
@@ -128,7 +147,7 @@ def _in_words(trial: int, data: DataSet, scores: Scores) -> ReportedLabels:
             (classes[each.true], classes[each.predicted], each.times)
             for each in scores.most_confused(MOST_CONFUSED)
         ),
-        mistakes=_mistakes(data, scores),
+        mistakes=_mistakes(data, scores, scored),
     )
 
 
@@ -151,7 +170,7 @@ def class_scores(classes: Sequence[str], labels: Integers, predicted: Integers) 
     )
 
 
-def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
+def _mistakes(data: DataSet, scores: Scores, scored: Integers | None) -> tuple[Mistake, ...]:
     """Return the wrong answers whose true class had the least probability, the worst first."""
     from trainable.checks.sampling import pixels
 
@@ -160,6 +179,7 @@ def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
     losses, sureness = scores.answers.losses.numpy(), scores.answers.sureness.numpy()
     wrong = np.flatnonzero(predicted != labels)
     worst = wrong[np.argsort(-losses[wrong], kind="stable")][:WORST]
+    positions = worst if scored is None else scored[worst]
     return tuple(
         Mistake(
             true=data.info.classes[labels[at]],
@@ -168,7 +188,7 @@ def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
             probability_true=float(np.exp(-losses[at])),
             thumbnail=thumbnail(image),
         )
-        for at, image in zip(worst, pixels(data, data.validation, worst), strict=True)
+        for at, image in zip(worst, pixels(data, data.validation, positions), strict=True)
     )
 
 

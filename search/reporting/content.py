@@ -54,6 +54,7 @@ class ReportedLabels(Spec):
     # a search never looks at the test part, and neither does its report
     part: Literal["validation"] = "validation"
     images: int
+    images_of_part: int | None = None  # where only some of the part's images were scored: all that it has
     accuracy: ScoreShare
     classes: tuple[ClassScore, ...]
     # confusion[true][predicted] counts images; empty where there are too many classes for a matrix
@@ -96,6 +97,7 @@ class ReportedMasks(Spec):
     trial: int
     part: Literal["validation"] = "validation"
     images: int
+    images_of_part: int | None = None  # as of labels
     pixels: int  # how many of their pixels count
     accuracy: ScoreShare
     mean_iou: ScoreShare
@@ -103,6 +105,42 @@ class ReportedMasks(Spec):
     classes: tuple[MaskClass, ...]
     confusion: tuple[tuple[int, ...], ...]  # confusion[true][predicted] counts pixels
     worst: tuple[WorstMask, ...]  # the images with the lowest mean IoU, the worst first
+
+
+class ClassSamples(Spec):
+    """Some training images of one class."""
+
+    name: str
+    images: int  # so many training images it has
+    thumbnails: tuple[str, ...]  # as data URIs
+
+
+class Samples(Spec):
+    """Some training images of each class, or of the first of very many."""
+
+    data: str  # the digest of the data set
+    classes: tuple[ClassSamples, ...]
+
+
+class MlflowPages(Spec):
+    """Where MLflow shows a search."""
+
+    # what a browser opens; None where MLflow has no server of its own, and `command` starts one
+    experiment: str | None
+    run: str | None  # the run of the search; that of a trial has its id in the place of {run} in `trial`
+    trial: str | None
+    command: str
+
+
+class PartScores(Spec):
+    """What runs of one recipe scored on one part."""
+
+    part: Literal["validation", "test"]
+    metric: str
+    scores: tuple[float, ...]
+    mean: float
+    low: float | None
+    high: float | None  # the 95 % interval of the mean, by Student's t; None where the runs agree
 
 
 class Head(Spec):
@@ -128,6 +166,7 @@ class Head(Spec):
     began: float | None  # seconds since 1970
     versions: dict[str, str]  # of the packages that the last driver ran with
     constraints: str  # the constraints in words; empty without any
+    mlflow: MlflowPages | None = None  # None where MLflow has nothing of the search
 
 
 class SearchAnswer(Spec):
@@ -140,6 +179,10 @@ class SearchAnswer(Spec):
     # Above 0 is better, whatever the direction; None where the best trial is the documented recipe
     gain: float | None
     why_none: str | None  # why there is no best trial
+    # the 95 % interval of `score` for other images like those of the validation part; None where not known
+    low: float | None = None
+    high: float | None = None
+    parts: tuple[PartScores, ...] = ()  # the validation and the test part side by side, where test is known
     # what `tunebook export --verify` has found of the best trial's recipe, or of one made of it
     verified: Verified | None
     verified_changed: bool  # whether it was made of it, by `--simplify` or `--finalize`
@@ -396,6 +439,7 @@ class Report(Spec):
     repeats: tuple[RepeatRow, ...] = ()  # the runs of finalists, and of audited trials
     answers: ReportedLabels | None
     masks: ReportedMasks | None = None  # in the place of `answers`, where images have masks
+    samples: Samples | None = None
     recipe: tuple[RecipeLine, ...]
     next_round: NextRound | None
     compared: tuple[ComparedSearch, ...] = ()

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from shlex import quote
-from typing import TypeVar
+from statistics import fmean, stdev
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
 
 from search.learning.pruning_audit import PruningAudit
 from search.learning.refine import refine
-from search.learning.search import Search
+from search.learning.search import Search, image_interval
 from search.learning.standings import standings
 from search.learning.verdicts import counts, promise
 from search.record.code import train_call
+from search.record.cursor import read_cursor, run_page, view_page
+from search.record.finals import student
 from search.record.home import BEST_FILE, EVENTS_FILE
 from search.record.journal import Event, SearchEvent, read
 from search.record.verdicts import Verdicts
-from search.reporting.answers import answers_of
+from search.reporting.answers import answers_of, images_of
 from search.reporting.content import (
     ComparedSearch,
     FinalistRow,
     Head,
     Importances,
+    MlflowPages,
+    PartScores,
     RecipeLine,
     Report,
     ReportedLabels,
@@ -30,8 +38,11 @@ from search.reporting.content import (
     SearchAnswer,
 )
 from search.reporting.rows import beliefs_of, finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
+from search.reporting.samples import samples_of
 from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, timeline
 from trainable.errors import UserError
+from trainable.recipe.metrics import NO_SPREAD
+from trainable.recipe.provenance import Verification
 from trainable.terminal import program_name
 
 PartOfReport = TypeVar("PartOfReport")
@@ -44,8 +55,8 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
     While the search goes on, what would take seconds is left out: importances and the validation images.
     """
     events, summary = _events(search), search.progress
-    places, optional = standings(summary), _Optional()
-    answers = optional.part("answers", lambda: answers_of(_ended(search)))
+    places, optional, images = standings(summary), _Optional(), cache(lambda: images_of(search))
+    answers = optional.part("answers", lambda: answers_of(_ended(search), images))
     times = timeline(events, time.time() if summary.state == "running" else None)
     return Report(
         made=time.time(),
@@ -67,6 +78,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         repeats=repeat_rows(summary),
         answers=None if isinstance(answers, ReportedMasks) else answers,
         masks=None if isinstance(answers, ReportedLabels) else answers,
+        samples=optional.part("samples", lambda: samples_of(_ended(search), images)),
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
         next_round=optional.part("next_round", lambda: next_round(refine(search), search.home.address)),
         compared=tuple(map(_compared, compared)),
@@ -123,6 +135,26 @@ def _head(search: Search, events: Sequence[Event]) -> Head:
         began=search.record.began,
         versions=drivers[-1].versions if drivers else {},
         constraints=str(summary.constraints),
+        mlflow=_mlflow(search),
+    )
+
+
+def _mlflow(search: Search) -> MlflowPages | None:
+    """Return where MLflow shows the search; without links where its runs are in a file or a database."""
+    cursor = read_cursor(search.folder)
+    if cursor is None or cursor.experiment_id is None or cursor.parent_run_id is None:
+        return None
+    command = f"{program_name()} ui {quote(search.home.address)}"
+    server = urlsplit(cursor.uri)
+    if server.scheme not in ("http", "https"):
+        return MlflowPages(experiment=None, run=None, trial=None, command=command)
+    place = server._replace(netloc=server.netloc.rpartition("@")[2])  # a name or a password is not for a page
+    address, experiment = place.geturl().rstrip("/"), cursor.experiment_id
+    return MlflowPages(
+        experiment=f"{address}/{view_page(experiment, None)}",
+        run=f"{address}/{run_page(experiment, cursor.parent_run_id)}",
+        trial=f"{address}/{run_page(experiment, '{run}')}",
+        command=command,
     )
 
 
@@ -136,6 +168,9 @@ def _answer(search: Search, times: Timeline) -> SearchAnswer:
     best_is_own = best is not None and best.own
     goes_on = search.state in ("running", "interrupted")
     why_none = "no trial has finished yet" if goes_on else summary.why_none_finished
+    bounds = None if best is None else image_interval(metric, best.metrics[metric], search.info)
+    verified = search.verified
+    is_changed = verified is not None and best is not None and verified.recipe != best.digest
     hours = sum(each.end - each.start for each in times.attempts) * facts.workers / SECONDS_PER_HOUR
     return SearchAnswer(
         best=best.id if best is not None else None,
@@ -143,8 +178,11 @@ def _answer(search: Search, times: Timeline) -> SearchAnswer:
         own_score=own,
         gain=None if value is None or own is None or best_is_own else summary.sign * (value - own),
         why_none=None if best is not None else why_none,
-        verified=(verified := search.verified),
-        verified_changed=verified is not None and best is not None and verified.recipe != best.digest,
+        low=bounds[0] if bounds is not None else None,
+        high=bounds[1] if bounds is not None else None,
+        parts=parts_of(verified.found) if verified is not None and not is_changed else (),
+        verified=verified,
+        verified_changed=is_changed,
         diagnosis=tuple(search.diagnosis.lines()) if search.diagnosis is not None else (),
         epochs_trained=summary.epochs_trained,
         epochs_again=summary.epochs_again,
@@ -154,6 +192,31 @@ def _answer(search: Search, times: Timeline) -> SearchAnswer:
         cpu_hours=hours * facts.cpus,
         gpu_hours=hours * facts.gpus,
         commands=tuple(_commands(search)),
+    )
+
+
+def parts_of(found: Verification) -> tuple[PartScores, ...]:
+    """Return the scores of validation and test of the same runs; none where only one of them is known."""
+    if found.part != "test":
+        return ()
+    test = found.metric.replace("val_", "test_")
+    return (
+        _part_scores("validation", found.metric, found.validation_scores),
+        _part_scores("test", test, found.scores),
+    )
+
+
+def _part_scores(part: Literal["validation", "test"], metric: str, scores: Sequence[float]) -> PartScores:
+    mean = fmean(scores)
+    half = student(len(scores) - 1) * stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else 0.0
+    known = half > NO_SPREAD
+    return PartScores(
+        part=part,
+        metric=metric,
+        scores=tuple(scores),
+        mean=mean,
+        low=mean - half if known else None,
+        high=mean + half if known else None,
     )
 
 

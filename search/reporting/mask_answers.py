@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from search.reporting.content import MaskClass, ReportedMasks, WorstMask
+from trainable.array_types import Integers
 from trainable.data import DataSet
 from trainable.data.source import Pixels
 from trainable.errors import UserError
@@ -51,16 +52,20 @@ HATCH, STRIPE = 6, 2  # ignored pixels are grey with a brighter stripe, in pixel
 DARK, BRIGHT = 110, 200
 
 
-def mask_answers(trial: int, run: Run, images: DataSet) -> ReportedMasks:
-    """Return what a run's weights answer on the validation part. Raises UserError if it is not finite."""
+def mask_answers(trial: int, run: Run, images: DataSet, scored: Integers | None = None) -> ReportedMasks:
+    """Return what a run's weights answer on the validation part, or on its images at the `scored` positions.
+
+    Raises UserError if that is not finite.
+    """
     kept = KeptMasks()
-    scores = run.score("validation", confusion=True, answers=True, take=kept.take)
+    scores = run.score("validation", confusion=True, answers=True, take=kept.take, positions=scored)
     sure = resampled_scores(scores, run.extra_metrics, run.recipe.loop.seed)
     if not isinstance(scores.by_image, AnswersOfImages) or scores.confusion is None or sure is None:
         raise UserError("the weights of the best trial answer nothing finite")
     return ReportedMasks(
         trial=trial,
         images=scores.images,
+        images_of_part=None if scored is None else len(images.validation),
         pixels=sum(map(sum, scores.confusion)),
         accuracy=scores.accuracy,
         mean_iou=scores.extra["mean_iou"],
@@ -98,18 +103,18 @@ def mask_classes(names: Sequence[str], scores: Scores, sure: Intervals) -> tuple
 
 
 def worst_images(data: DataSet, kept: KeptMasks, answers: MaskAnswers) -> tuple[WorstMask, ...]:
-    """Return the images with the lowest mean IoU, the worst first, without those that are all right."""
+    """Return those of the kept images that have the lowest mean IoU, the worst first."""
     ious, colours = answers.mean_ious(), class_colours(len(data.info.classes))
     right, counted = answers.right.sum(1), answers.true.sum(1)
+    positions = kept.positions
     return tuple(
         WorstMask(
-            name=data.validation.name(at),
+            name=data.validation.name(positions[at]),
             mean_iou=float(ious[at]),
             accuracy=float(right[at] / counted[at]),
-            **panels(*_shown(data, at), kept.mask(at), colours),
+            **panels(*_shown(data, positions[at]), kept.mask(positions[at]), colours),
         )
         for at in np.argsort(ious, kind="stable")[:WORST].tolist()
-        if ious[at] < 1.0
     )
 
 

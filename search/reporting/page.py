@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from search.learning.search import Search
-from search.learning.verdicts import in_places
+from search.learning.verdicts import FEW_TRIALS, in_places
 from search.record.clock import duration
 from search.record.home import REPORT_DATA_FILE, REPORT_FILE
 from search.record.trials import STOPPED_EARLY, state_in_words
@@ -37,7 +37,7 @@ from search.reporting.content import (
 )
 from search.reporting.tables import RANK_ALIKE, audit_lines
 from search.reporting.values import side_by_side, tiles
-from spaces.domains import shown
+from spaces.domains import Values, shown
 from trainable.errors import UserError
 from trainable.recipe.optimizers import by_own_name
 from trainable.recipe.provenance import AGREE
@@ -89,13 +89,18 @@ def _page(report: Report, script: str) -> str:
 
 
 def _charts(report: Report) -> dict[str, Any]:
-    drawn = tiles(report)
+    drawn, untested = tiles(report), []
+    if len(report.trials) < FEW_TRIALS:  # their plots would show luck
+        untested = [each.belief.name for each in drawn if each.belief.verdict in (None, "untested")]
+        drawn = [each for each in drawn if each.belief.name not in untested]
     return {
         "curves": curves(report),
         "closer": closer_curves(report),
         "most_closer": MOST_CLOSER,
         "progress": progress_plots(report) if report.progress.steps else [],
         "tiles": drawn,
+        "untested": untested,
+        "few_trials": FEW_TRIALS,
         "anchors": {each.belief.name: number for number, each in enumerate(drawn, start=1)},
         "parallel": side_by_side(report),
         "costs": cost_plots(report),
@@ -109,6 +114,7 @@ def _tables(report: Report) -> dict[str, Any]:
     return {
         "legend": [(look, says) for look, says in LEGEND if look in looks],
         "ranked": ranked(report),
+        "columns": _columns(report),
         "rivals": _rivals(report),
         "differing": list(_differing(report)),
         "frontier": [each.id for each in report.trials if each.on_frontier],
@@ -128,6 +134,12 @@ def _tables(report: Report) -> dict[str, Any]:
     }
 
 
+def _columns(report: Report) -> list[str]:
+    """Return the fields that have a column in the table of trials: those in which trials differ."""
+    paths = dict.fromkeys(path for each in report.trials for path in each.values)
+    return [path for path in paths if len({_brief(each.values, path) for each in report.trials}) > 1]
+
+
 def _mask_tables(masks: ReportedMasks | None) -> dict[str, Any]:
     if masks is None:
         return {}
@@ -143,14 +155,17 @@ def _mask_tables(masks: ReportedMasks | None) -> dict[str, Any]:
 
 def _contents(report: Report, charts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the parts that the page has, with their titles."""
-    yield "answer", "Answer"
+    yield from (("answer", "Answer"), ("curves", "Curves"), ("use", "Use it"))
     if report.compared:
         yield "compared", "Comparison"
-    yield from (("curves", "Curves"), ("progress", "Best so far"), ("beliefs", "Beliefs"))
+    yield from (("progress", "Best so far"), ("beliefs", "Beliefs"))
     if charts["parallel"] is not None:
         yield "parallel", "Values"
     yield "importances", "What decides"
-    yield from (("finalists", "Finalists"), ("pruning", "Early stopping"), ("classes", "Mistakes"))
+    yield from (("finalists", "Finalists"), ("pruning", "Early stopping"))
+    if report.samples is not None:
+        yield "samples", "Images"
+    yield "classes", "Mistakes"
     yield from (("costs", "Costs"), ("workers", "Workers"), ("recipe", "Recipe"))
     yield from (("next", "Next round"), ("trials", "Trials"))
 
@@ -252,19 +267,14 @@ def data_of(report: Report) -> dict[str, Any]:
         "epochs": report.search.budget_epochs,
         "best": report.answer.best,
         "export": f"{program_name()} export {quote(report.search.address)}",
+        "mlflow": pages.trial if (pages := report.search.mlflow) is not None else None,
         "paths": paths,
         "trials": {each.id: _card(each, paths) for each in report.trials},
     }
 
 
 def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
-    named = by_own_name(trial.values)
-    values = [
-        "" if path not in named
-        else f"{value:.{DIGITS}g}" if isinstance(value := named[path], float)
-        else shown(value)
-        for path in paths
-    ]  # fmt: skip
+    values = [_brief(trial.values, path) for path in paths]
     curves = [
         [_rounded(by_epoch.get(epoch)) for epoch in range(1, trial.epochs + 1)]
         for by_epoch in (trial.scores, trial.train_loss, trial.val_loss)
@@ -275,6 +285,15 @@ def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
         values, curves, round(trial.seconds, 1), trial.attempts, trial.reason, trial.digest,
         trial.mlflow_run_id, costs, trial.first, trial.places, trial.sentence,
     ]  # fmt: skip
+
+
+def _brief(values: Values, path: str) -> str:
+    """Return a trial's value in a few digits; nothing where it has none."""
+    named = by_own_name(values)
+    if path not in named:
+        return ""
+    value = named[path]
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else shown(value)
 
 
 def _rounded(number: float | None) -> float | None:
@@ -324,6 +343,7 @@ def templates() -> Environment:
         "score0": _number("{:.0f}"),
         "signed": _number("{:+.4f}"),
         "percent0": _number("{:.0%}"),
+        "brief": _brief,
         "share": lambda share: f"{100.0 * share:.1f}" if share else "",
         "percent": lambda share: f"{100.0 * share:.4g}%",
         "hours": lambda hours: duration(3600.0 * hours),

@@ -10,7 +10,7 @@ from shlex import quote
 
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
-from search.learning.search import Search, image_interval, trained_in_words
+from search.learning.search import Search, image_interval
 from search.record.code import train_call
 from search.record.folder import Caution, read_verification
 from search.record.trials import Trial
@@ -70,7 +70,7 @@ class Exported:
 
     def _head(self, file: Path) -> Iterator[str]:
         yield self.title or f"A recipe of tunebook: {self.words}."
-        yield f"Trained: {trained_in_words(self.recipe)}."
+        yield f"Trained: {self.recipe.sentence}."
         yield f"Score: {score_in_words(self.recipe, self.info)}."
         if self.warnings:
             yield "Before you trust this recipe (`tunebook show` says more):"

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from search.reporting.charts import MOST_CLOSER
-from search.reporting.content import Report, TrialRow
+from search.reporting.content import MlflowPages, Report, TrialRow
 from search.reporting.page import page as page_of
 from tests.integration.browser import PAINTED, chromium, opened
 from tests.search.learning.landscapes import RATE
@@ -245,6 +245,64 @@ def test_the_keyboard_keeps_trials_by_what_they_have(page: Page, whole: Report, 
     shown = page.locator(".parallel path[data-t]:not(.out)").all()
     assert {int(each.get_attribute("data-t") or -1) for each in shown} == kept
     expect(page.locator("#table tbody tr:visible")).to_have_count(len(kept))
+
+
+def test_the_table_sorts_by_a_value_with_the_keyboard_and_rows_without_one_come_last(page: Page) -> None:
+    button = page.locator("#table thead").get_by_role("button", name=RATE)
+    column = button.evaluate("each => each.closest('th').cellIndex + 1")
+    for state in ("descending", "ascending"):
+        button.focus()
+        page.keyboard.press("Enter")
+        expect(button.locator("xpath=..")).to_have_attribute("aria-sort", state)
+        texts = page.locator(f"#table tbody td:nth-child({column})").all_inner_texts()
+        values = [float(each) for each in texts if each]
+        assert values == sorted(values, reverse=state == "descending")
+        assert len(set(values)) > 2
+        assert all(texts[: len(values)])
+    assert page.locator("#table th[aria-sort]").count() == 1
+
+
+def test_a_field_is_found_by_its_section_where_its_name_is_kind(browser: Browser, file: Path) -> None:
+    with opened(browser, file) as page:
+        found = page.evaluate(
+            """() => {
+                data.paths.push("optimizer.kind");
+                for (const [t, trial] of Object.entries(data.trials)) trial[5].push(+t % 3 ? "sgd" : "adamw");
+                asked = "optimizer=adamw";
+                return [...keptTrials()];
+            }"""
+        )
+    assert found
+    assert all(each % 3 == 0 for each in found)
+
+
+def test_the_card_of_a_trial_leads_to_its_run_in_mlflow(
+    browser: Browser, whole: Report, tmp_path: Path
+) -> None:
+    trial = "http://tracker/#/experiments/7/runs/{run}"
+    pages = MlflowPages(experiment="http://tracker/#/7", run="http://tracker/#/9f", trial=trial, command="")
+    trials = [each.model_copy(update={"mlflow_run_id": f"run{each.id}"}) for each in whole.trials]
+    head = whole.search.model_copy(update={"mlflow": pages})
+    (tmp_path / "served.html").write_text(
+        page_of(whole.model_copy(update={"search": head, "trials": tuple(trials)}))
+    )
+    with opened(browser, tmp_path / "served.html") as page:
+        page.locator("#table").get_by_role("button", name="trial 3", exact=True).click()
+        link = page.get_by_role("dialog").get_by_role("link", name="run3")
+        expect(link).to_have_attribute("href", "http://tracker/#/experiments/7/runs/run3")
+
+
+def test_the_first_screen_of_a_phone_has_the_answer_warnings_the_sentence_and_the_curve(
+    browser: Browser, file: Path
+) -> None:
+    screen = {"width": 390, "height": 844}
+    with opened(browser, file, viewport=screen, has_touch=True, is_mobile=True) as page:
+        for part in (".hero", ".warnings", ".sentence", ".curves .frame"):
+            box = page.locator(part).first.bounding_box()
+            assert box is not None, part
+            assert 0 <= box["y"] < box["y"] + box["height"] <= screen["height"], part
+        expect(page.locator(".warnings li")).to_have_count(2)
+        assert page.evaluate("document.documentElement.scrollWidth") <= screen["width"]
 
 
 def test_the_curves_near_the_best_are_drawn_closer(page: Page, whole: Report) -> None:

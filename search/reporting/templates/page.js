@@ -115,7 +115,7 @@ function element(tag, attributes = {}, ...content) {
 
 function table(rows) {
   const body = element("tbody", {}, ...rows.map(([name, value]) =>
-    element("tr", {}, element("th", {scope: "row"}, name), element("td", {}, String(value)))));
+    element("tr", {}, element("th", {scope: "row"}, name), element("td", {}, value instanceof Node ? value : String(value)))));
   return element("table", {}, body);
 }
 
@@ -133,7 +133,7 @@ function cardOf(t) {
   if (first) facts.push(["asked for by", first]);
   if (reason) facts.push(["why", reason]);
   if (digest) facts.push(["recipe", digest]);
-  if (run) facts.push(["MLflow run", run]);
+  if (run) facts.push(["MLflow run", data.mlflow ? element("a", {href: data.mlflow.replace("{run}", encodeURIComponent(run))}, run) : run]);
   const drawn = data.paths.map((path, at) => [path, values[at]]).filter(([, value]) => value !== "");
   const command = `${data.export} --trial ${t} -o trial-${t}.yaml`;
   return element("div", {}, buttons, title, ...(sentence ? [element("p", {}, sentence)] : []), ...small(curves), table(facts),
@@ -318,7 +318,7 @@ function conditionOf(word) {
 
 function numbersNamed(name, [, , epochs, score, place, values]) {  // those of a trial, by a field's name or its last part
   const known = [["epochs", epochs], [data.objective, score], ["beats", place], ...data.paths.map((path, at) => [path, values[at]])];
-  const named = ([path]) => path.toLowerCase() === name || path.toLowerCase().endsWith(`.${name}`);
+  const named = ([path]) => [path, path.replace(/\.kind$/, "")].some(each => `.${each.toLowerCase()}`.endsWith(`.${name}`));
   return known.filter(named).map(([, value]) => value).filter(value => value !== null && value !== "");
 }
 
@@ -336,7 +336,9 @@ function sort(button) {
   button.closest("th").setAttribute("aria-sort", down ? "descending" : "ascending");
   const value = row => { const cell = row.cells[at], text = cell.dataset.v ?? cell.textContent; return text !== "" && !isNaN(text) ? +text : text; };
   const compare = (a, b) => typeof a === "number" && typeof b === "number" ? a - b : (typeof a === "number") - (typeof b === "number") || String(a).localeCompare(b);
-  body.append(...all("tr", body).sort((one, other) => (down ? -1 : 1) * compare(value(one), value(other))));
+  const keyed = all("tr", body).map(row => [value(row), row]);
+  keyed.sort(([a], [b]) => (a === "") - (b === "") || (down ? -1 : 1) * compare(a, b));  // rows without a value come last
+  body.append(...keyed.map(([, row]) => row));
 }
 
 addEventListener("beforeprint", () => all("details").forEach(each => { if (!one("#table", each)) each.open = true; }));

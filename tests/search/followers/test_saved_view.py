@@ -7,7 +7,8 @@ import json
 import zlib
 from typing import Any
 
-from search.followers.saved_view import MOST_AXES, repeats_view, run_page, saved_view, view_page
+from search.followers.saved_view import MOST_AXES, repeats_view, saved_view
+from search.record.cursor import run_page, view_page
 from search.record.journal import Event, TrialEvent
 from search.record.record import Record
 from search.study.study import Finalists

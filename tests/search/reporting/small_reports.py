@@ -12,18 +12,21 @@ from numpy.typing import NDArray
 
 from search.learning.pruning_audit import Grace, PruningAudit, Rung
 from search.learning.search import Search
-from search.record.folder import Verified
+from search.record.folder import Caution, Verified
 from search.reporting.answers import class_scores, thumbnail
 from search.reporting.content import (
     AttemptRow,
+    ClassSamples,
     FinalistRow,
     Mistake,
+    MlflowPages,
     RepeatRow,
     Report,
     ReportedLabels,
+    Samples,
     TrialRow,
 )
-from search.reporting.gather import report_of
+from search.reporting.gather import parts_of, report_of
 from tests.search.learning.landscapes import RANGES, RATE, SMALL
 from tests.search.planted_searches import Run, planted
 from tests.search.small_events import TURNAROUND
@@ -46,6 +49,8 @@ VERIFICATION = Verification(
     rule="by the rule",
     parts_differ="test_accuracy 0.8800 is below val_accuracy 0.8967, more than chance allows",
 )
+KIND = "test images are of another kind than those to validate: a classifier tells 93 of 100 apart"
+MLFLOW = MlflowPages(experiment=None, run=None, trial=None, command="tunebook ui searches/planted")
 CONFUSION = ((8, 2, 0), (0, 10, 0), (1, 3, 6))
 
 
@@ -79,7 +84,18 @@ def whole_report() -> Report:
     verified = Verified(trial=best, recipe="0" * 12, found=VERIFICATION)
     return plain.model_copy(
         update={
-            "answer": plain.answer.model_copy(update={"verified": verified}),
+            "answer": plain.answer.model_copy(
+                update={
+                    "verified": verified,
+                    "parts": parts_of(VERIFICATION),
+                }
+            ),
+            "search": plain.search.model_copy(update={"mlflow": MLFLOW}),
+            "cautions": (
+                Caution(kind="data", about="parts alike", what=KIND),
+                Caution(kind="gap", about=VERIFICATION.metric, what=str(VERIFICATION.parts_differ)),
+            ),
+            "samples": _samples(),
             "trials": tuple(map(_varied, plain.trials)),
             "attempts": (*plain.attempts, _lost(plain.attempts[-1]), _again(plain.attempts[-1])),
             "finalists": (_finalist(best, plain.answer.score),),
@@ -157,8 +173,19 @@ def _audit() -> PruningAudit:
     )
 
 
-def _answers(trial: int) -> ReportedLabels:
+def _samples() -> Samples:
+    image = thumbnail(np.full((1, 8, 8), 128, np.uint8))
+    classes = (("oak", 10), ("elm", 10), ("ash", 1))
+    return Samples(
+        data="0" * 16,
+        classes=tuple(
+            ClassSamples(name=name, images=images, thumbnails=(image,) * min(4, images))
+            for name, images in classes
+        ),
+    )
 
+
+def _answers(trial: int) -> ReportedLabels:
     image = thumbnail(np.full((1, 8, 8), 128, np.uint8))
     mistake = Mistake(true="oak", predicted="elm", probability=0.9, probability_true=0.05, thumbnail=image)
     return ReportedLabels(

@@ -16,7 +16,14 @@ from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_
 
 from search.learning.search import Search
 from search.record.home import FACTS_FILE
-from search.reporting.answers import ANSWERS_FILE, WORST, answers_of, class_scores, thumbnail
+from search.reporting.answers import (
+    ANSWERS_FILE,
+    WORST,
+    answers_of,
+    class_scores,
+    scored_positions,
+    thumbnail,
+)
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints.checkpoint_store import CheckpointStore
@@ -116,6 +123,45 @@ def test_without_the_images_one_line_says_so(
     monkeypatch.setattr("trainable.tasks.kits.load_for", away)
     with pytest.raises(UserError, match="/flowers does not exist"):
         answers_of(Search(folder))
+
+
+def test_some_images_are_scored_where_all_take_long_evenly_spaced_and_mistakes_are_shown_of_these(
+    trained: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, run = trained
+    (folder / ANSWERS_FILE).unlink(missing_ok=True)
+    best = Search(folder).best
+    assert best is not None
+    seconds = best.metrics["evaluation_seconds"]
+    monkeypatch.setattr("search.reporting.answers.LONGEST_SECONDS", seconds / 4.0)
+    found, whole = answers_of(Search(folder)), run.score("validation", answers=True).answers
+    assert whole is not None
+    scored = scored_positions(len(whole.labels), seconds)
+    assert scored is not None
+    assert (found.images, found.images_of_part) == (len(whole.labels) // 4, len(whole.labels))
+    right = whole.labels.numpy()[scored] == whole.predicted.numpy()[scored]
+    assert found.accuracy == pytest.approx(right.mean())
+    unlikely = np.exp(-whole.losses.numpy()[scored][~right])
+    assert [each.probability_true for each in found.mistakes] == pytest.approx(sorted(unlikely)[:WORST])
+    validation = run.parts["validation"]
+    assert isinstance(validation, ArrayPart)
+    shown = Image.open(io.BytesIO(base64.b64decode(found.mistakes[0].thumbnail.partition(",")[2])))
+    worst = scored[~right][np.argsort(unlikely, kind="stable")[0]]
+    assert np.array_equal(np.array(shown), validation.images[worst, 0])
+    (folder / ANSWERS_FILE).unlink()
+
+
+@pytest.mark.parametrize(
+    ("images", "seconds", "count"), [(1000, 60.0, None), (1000, 120.0, 500), (1000, 1e6, 24), (20, 1e6, None)]
+)
+def test_so_many_images_are_scored_as_take_a_minute_but_some_always(
+    images: int, seconds: float, count: int | None
+) -> None:
+    found = scored_positions(images, seconds)
+    assert (None if found is None else len(found)) == count
+    if found is not None:
+        assert (found[0], found[-1]) == (0, images - 1)
+        assert (np.diff(found) > 0).all()
 
 
 def test_scores_of_classes_are_those_of_scikit_learn() -> None:

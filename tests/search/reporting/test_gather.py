@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import sem, t
 
 from search.learning.refine import refine
-from search.learning.search import Search
+from search.learning.search import Search, image_interval
 from search.learning.standings import standings
-from search.record.home import EVENTS_FILE
+from search.record.cursor import Cursor, write_cursor
+from search.record.home import CURSOR_FILE, EVENTS_FILE
 from search.reporting.content import Report
-from search.reporting.gather import report_of
+from search.reporting.gather import parts_of, report_of
 from spaces.domains import fraction_of, shown
 from spaces.priors import density, quantile_value
 from tests.search.learning.landscapes import RATE
 from tests.search.planted_searches import planted
-from tests.search.reporting.small_reports import BELIEVED, hill, planted_report
+from tests.search.reporting.small_reports import BELIEVED, VERIFICATION, hill, planted_report
 from tests.search.reporting.test_terminal import search_folder
 from tests.search.small_events import replace_journal
+from trainable.training.metrics import wilson_interval
 
 SCHEMA = Path("docs/report.schema.json")
 
@@ -172,3 +176,52 @@ def test_compared_searches_stand_beside_this_one(folder: Path, report: Report, t
     assert compared.recipe.keys() == dict(best.whole_recipe.leaves()).keys()  # also what was not drawn
     assert compared.recipe[RATE] == shown(best.values[RATE])
     assert compared.progress.steps[-1].trial == best.id
+
+
+def test_the_interval_of_the_best_score_is_that_of_a_share_of_the_validation_images(
+    folder: Path, report: Report
+) -> None:
+    answer, images = report.answer, Search(folder).info.validation_images
+    assert answer.score is not None
+    assert (answer.low, answer.high) == wilson_interval(round(answer.score * images), images)
+    assert image_interval("val_loss", 0.1, Search(folder).info) is None
+
+
+def test_validation_and_test_stand_side_by_side_with_intervals_of_the_same_runs() -> None:
+    validation, test = parts_of(VERIFICATION)
+    assert (validation.part, validation.metric, test.part, test.metric) == (
+        "validation", "val_accuracy", "test", "test_accuracy",
+    )  # fmt: skip
+    interval = t.interval(0.95, 2, np.mean(VERIFICATION.scores), sem(VERIFICATION.scores))
+    assert (test.low, test.high) == pytest.approx(interval)
+    assert test.scores == VERIFICATION.scores
+    equal = parts_of(VERIFICATION.model_copy(update={"scores": (0.9, 0.9, 0.9)}))[1]
+    assert (equal.mean, equal.low, equal.high) == (0.9, None, None)
+    assert parts_of(VERIFICATION.model_copy(update={"part": "validation"})) == ()
+
+
+@pytest.mark.parametrize(
+    ("uri", "run"),
+    [
+        (
+            "http://tracker:5000",
+            "http://tracker:5000/#/experiments/7/runs/{run}?workflowType=machine_learning",
+        ),
+        (
+            "https://me:***@tracker/sub/",
+            "https://tracker/sub/#/experiments/7/runs/{run}?workflowType=machine_learning",
+        ),
+        ("sqlite:////home/me/mlflow.db", None),
+        ("javascript://tracker/%0aalert(1)", None),
+    ],
+)
+def test_the_pages_of_mlflow_are_linked_where_a_server_has_them(
+    folder: Path, uri: str, run: str | None
+) -> None:
+    write_cursor(folder, Cursor(uri=uri, experiment="mine", experiment_id="7", parent_run_id="9f"))
+    pages = report_of(Search(folder)).search.mlflow
+    (folder / CURSOR_FILE).unlink()
+    assert pages is not None
+    assert pages.trial == run
+    assert (pages.run is None) == (run is None)
+    assert pages.command == f"tunebook ui {folder}"

@@ -90,3 +90,30 @@ def test_answers_are_kept_and_the_report_has_them_in_the_place_of_labels(
     assert (report.answers, report.masks) == (None, found)
     assert "answers" not in report.left_out
     assert f"The {len(found.worst)} worst images" in page(report)
+
+
+def test_where_scoring_takes_long_some_images_are_scored_and_their_masks_shown(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, run = trained
+    whole = run.score("validation", answers=True).by_image
+    assert isinstance(whole, AnswersOfImages)
+    (folder / ANSWERS_FILE).unlink()
+    monkeypatch.setattr("search.reporting.answers.LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr("search.reporting.answers.LEAST_SCORED", 3)
+    part = run.parts["validation"]
+    found = answers_of(Search(folder))
+    assert isinstance(found, ReportedMasks)
+    assert (found.images, found.images_of_part, len(found.worst)) == (3, len(part), 3)
+    ious = {part.name(at): iou for at, iou in enumerate(whole.mean_ious().tolist())}
+    assert {each.name: each.mean_iou for each in found.worst}.items() <= ious.items()
+    assert f"on 3 of the {len(part)} images of the validation part" in page(report_of(Search(folder)))
+    (folder / ANSWERS_FILE).unlink()
+
+
+def test_masks_are_shown_where_every_pixel_is_right(trained: Trained) -> None:
+    run = trained[1]
+    images = load_for(run.recipe, ON_CPU)
+    right = mask_answers(0, run, images).model_copy(update={"accuracy": 1.0})
+    report = report_of(Search(trained[0])).model_copy(update={"masks": right})
+    assert f"Every pixel is right: {len(right.worst)} of the images" in page(report)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from search.record.folder import Caution
 from search.record.machines import Machine
 from search.reporting.content import ComparedSearch, Report, ReportedLabels
 from search.reporting.page import data_of, live_page, page, ranked, templates
@@ -17,8 +18,8 @@ from tests.search.reporting.small_reports import planted_report
 from trainable.recipe.provenance import AGREE
 
 PARTS = (
-    "answer", "curves", "progress", "beliefs", "parallel", "importances", "finalists", "pruning", "classes",
-    "costs", "workers", "recipe", "next", "trials",
+    "answer", "curves", "use", "progress", "beliefs", "parallel", "importances", "finalists", "pruning",
+    "samples", "classes", "costs", "workers", "recipe", "next", "trials",
 )  # fmt: skip
 LOADING = {"src", "href", "action", "poster", "data", "srcset"}
 
@@ -176,7 +177,7 @@ def test_masks_are_shown_with_the_scores_of_their_classes_and_the_worst_images(w
 def test_a_page_of_one_trial_says_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:
     text = page(planted_report(tmp_path_factory.mktemp("one"), trials=1))
     assert "Importances are missing: 0 trials can be compared, 20 are needed." in text
-    assert ", the documented recipe, on the validation part" in text
+    assert "the best: the documented recipe" in text
     assert "lucky" not in text
     assert "Not measured: a study that chooses between networks, or that has <code>objective: {constr" in text
     found = Reader(text)
@@ -245,3 +246,44 @@ def test_seeds_that_agree_are_said_in_words_and_not_as_an_interval(whole: Report
     assert f"<dd>{AGREE}, from" in text
     assert text.count(f'<td class="n">{AGREE}</td>') == len(alike)
     assert "95 % interval 0" not in text
+
+
+def test_rules_that_few_trials_leave_untested_are_a_line_and_no_cards(
+    tmp_path_factory: pytest.TempPathFactory, whole: Report
+) -> None:
+    few = planted_report(tmp_path_factory.mktemp("few"), trials=10)
+    untested = [each.name for each in few.beliefs if each.verdict in (None, "untested")]
+    text = page(few)
+    assert len(untested) > 0
+    assert f"{len(untested)} rule{'s' if len(untested) > 1 else ''} untested: too few trials (10, " in text
+    assert text.count('class="tile"') == len(few.beliefs) - len(untested)
+    assert page(whole).count('class="tile"') == len(whole.beliefs)
+
+
+def test_the_table_of_trials_has_a_column_for_each_field_in_which_they_differ(
+    text: str, whole: Report
+) -> None:
+    table = text[text.index('<table id="table">') :].partition("</table>")[0]
+    head = table.partition("</thead>")[0].replace("<wbr>", "")
+    varied = {path for trial in whole.trials for path in trial.values}
+    assert len(varied) > 1
+    assert all(f">{path}</button>" in head for path in varied)
+    changed = [each.model_copy(update={"values": {**each.values, "loop.seed": 3}}) for each in whole.trials]
+    same = page(whole.model_copy(update={"trials": tuple(changed)}))
+    assert "loop.<wbr>seed</button>" not in same
+
+
+def test_warnings_stand_above_the_sentence_and_names_in_them_are_text(whole: Report) -> None:
+    hostile = "<script>x</script> is unlike `test`"
+    caution = Caution(kind="data", about="parts alike", what=hostile)
+    trials = [each.model_copy(update={"sentence": "resnet <b> at 0.1"}) for each in whole.trials]
+    text = page(whole.model_copy(update={"cautions": (caution,), "trials": tuple(trials)}))
+    assert "&lt;script&gt;x&lt;/script&gt; is unlike" in text
+    assert text.index("is unlike") < text.index("Resnet &lt;b&gt; at 0.1.") < text.index('id="curves"')
+
+
+def test_validation_and_test_are_a_table_with_intervals(text: str, whole: Report) -> None:
+    table = text[text.index("Validation and test side by side") :].partition("</table>")[0]
+    for each in whole.answer.parts:
+        assert f'<th scope="row">{each.metric}</th>' in table
+        assert f"{each.low:.4f} to {each.high:.4f}" in table
