@@ -76,8 +76,11 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     )
     yield from _of_space(plan, measured, everything)
     if (verdicts := search.verdicts) is not None:
-        few = untested(verdicts)
-        yield Text(few) if few and not verdicts.clear else full_table(verdicts)
+        few = "" if everything else untested(verdicts)
+        if few and not verdicts.clear:
+            yield Text(f"{few}; --all lists them")
+        else:
+            yield full_table(verdicts, untested=few)
 
 
 def _of_study(study: Study, everything: bool, bench: Bench) -> Iterator[RenderableType]:

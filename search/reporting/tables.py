@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from search.learning.pruning_audit import WORTH, PruningAudit
-from search.learning.verdicts import counts, effect, fixed, promise, untested
+from search.learning.verdicts import counts, effect, fixed, promise
 from search.record.finals import Finalist, Finals
 from search.record.summary import Summary
 from search.record.trials import Trial
@@ -297,15 +297,15 @@ def brief_table(verdicts: Verdicts) -> TextTable:
     return _verdict_table("", verdicts.clear)
 
 
-def full_table(verdicts: Verdicts) -> TextTable:
+def full_table(verdicts: Verdicts, *, untested: str = "") -> TextTable:
     """Return one row for each belief, with why it is untested; a line below lists the fixed values.
 
-    Of few trials the untested ones are a line below, too.
+    With a line that counts the `untested` ones, which then have no rows.
     """
     title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
-    few = untested(verdicts)
-    caption = "\n".join(filter(None, (few, promise(verdicts), fixed(verdicts))))
-    return _verdict_table(title, verdicts.clear if few else verdicts.beliefs, caption)
+    below = (f"{untested}; --all lists them" if untested else "", promise(verdicts), fixed(verdicts))
+    rows = verdicts.clear if untested else verdicts.beliefs
+    return _verdict_table(title, rows, "\n".join(filter(None, below)))
 
 
 def _verdict_table(title: str, verdicts: Sequence[Verdict], caption: str = "") -> TextTable:

@@ -193,8 +193,9 @@ def _print_search(search: Search) -> None:
         say(f"\n{line}; `{program_name()} refine {address}` says what may gain more")
     verdicts = summary.verdicts
     if verdicts is not None and verdicts.beliefs:
-        lists = f"`{program_name()} explain {address}` lists them all"
-        say(f"\n{few}" if (few := untested(verdicts)) else f"\nrules: {counts(verdicts)}; {lists}")
+        few, explain = untested(verdicts), f"{program_name()} explain {address}"
+        says = f"{few}; `{explain} --all`" if few else f"rules: {counts(verdicts)}; `{explain}`"
+        say(f"\n{says} lists them{'' if few else ' all'}")
         if verdicts.clear:
             out.print(brief_table(verdicts))
             say(promise(verdicts))

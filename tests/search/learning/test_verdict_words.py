@@ -8,7 +8,7 @@ import json
 import pandas as pd
 from rich.console import Console, RenderableType
 
-from search.learning.verdicts import counts, fixed, markdown, mlflow_table, promise
+from search.learning.verdicts import counts, fixed, markdown, mlflow_table, promise, untested
 from search.record.verdicts import Verdict, Verdicts
 from search.reporting.tables import brief_table, full_table
 
@@ -65,6 +65,18 @@ def test_the_full_table_has_every_rule_and_why_it_is_untested() -> None:
     assert "+4 (-9 to 17)" in text
     assert UNCLEAR in text
     assert "1 more rule fixed a value" in text
+
+
+def test_rules_that_few_trials_leave_untested_are_a_line_in_words_and_no_rows() -> None:
+    few = Verdicts(VERDICTS.rules, 19, VERDICTS.level)
+    line = untested(few)
+    assert line == "1 rule untested: too few trials (19 can be compared, 20 are needed)"
+    assert untested(Verdicts(VERDICTS.rules, 20, VERDICTS.level)) == ""
+    assert untested(Verdicts((RATE, MIXING), 5, 0.975)) == ""
+    text = printed(full_table(few, untested=line))
+    assert UNCLEAR not in text
+    assert f"{line}; --all lists them" in text
+    assert "optimizer.lr[sgd]" in text
 
 
 def test_on_a_narrow_screen_each_rule_is_a_block_in_which_no_word_is_broken() -> None:
