@@ -99,7 +99,7 @@ def values_that_matter(search: Search, trial: Trial) -> str:
     if decisive := [by_name[name] for name in _decisive(search) if name in by_name]:
         named = ", ".join(f"{path} {brief(values[path])}" for path in decisive[:NAMED])
         return f"{named} (what decides most in this search)"
-    far = _far_from_documented(space, values)[:NAMED]
+    far = _far_from_documented(space, trial)[:NAMED]
     named = ", ".join(f"{path} {brief(values[path])}{_instead_of(path, space.own)}" for path in far)
     return f"{named} (farthest from the documented recipe)" if far else "its values are the documented ones"
 
@@ -116,17 +116,19 @@ def _decisive(search: Search) -> Sequence[str]:
     return [each.name for each in found.fields if each.share > 0.0]
 
 
-def _far_from_documented(space: Space, values: Values) -> list[str]:
+def _far_from_documented(space: Space, trial: Trial) -> list[str]:
     """Return the paths whose values differ from the documented ones, the farthest in its range first; another
     option is as far as the whole range."""
 
-    def distance(dimension: Dimension) -> float:
-        own, domain = space.own.get(dimension.path), dimension.domain
-        if own is None or isinstance(domain, Choice) or own not in domain:
-            return float(own != values[dimension.path])
-        return abs(fraction_of(domain, values[dimension.path]) - fraction_of(domain, own))
+    existing = space.named(trial.values)
 
-    away = {each.path: distance(each) for each in space.dimensions if each.name in space.named(values)}
+    def distance(dimension: Dimension) -> float:
+        own, value, domain = space.own.get(dimension.path), trial.values[dimension.path], dimension.domain
+        if own is None or isinstance(domain, Choice) or own not in domain:
+            return float(own != value)
+        return abs(fraction_of(domain, value) - fraction_of(domain, own))
+
+    away = {each.path: distance(each) for each in space.dimensions if each.name in existing}
     return sorted((path for path in away if away[path] > 0.0), key=lambda path: -away[path])
 
 

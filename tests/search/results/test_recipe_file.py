@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from search.learning.search import Search
 from search.record.folder import Caution
 from search.results.export import exported, exported_file
-from search.results.recipe_file import recipe_text, searched_first
+from search.results.recipe_file import recipe_text, searched_first, values_that_matter
 from tests.search.learning.landscapes import RANGES, RATE, SMALL
 from tests.search.planted_searches import planted
 from tests.search.reporting.small_reports import hill
@@ -142,3 +142,18 @@ def test_a_recipe_without_reasons_has_neither_marks_nor_foot() -> None:
     assert "# as it was" in text
     assert "Sources" not in text
     assert "[" not in re.sub(r"\[\]|\[[0-9., ]+\]", "", text)
+
+
+@pytest.mark.slow("computes importances, for which Optuna and scikit-learn are imported")
+def test_of_many_trials_the_values_are_named_that_decide_most(tmp_path: Path) -> None:
+    asked = {**SMALL, "space__overrides": RANGES}
+    search = Search(planted(tmp_path, hill, trials=24, sampler__kind="random", **asked))
+    best = search.best
+    assert best is not None
+    words = values_that_matter(search, best)
+    assert words.startswith(f"{RATE} {best.values[RATE]:.3g}")
+    assert words.endswith("(what decides most in this search)")
+
+
+def test_the_documented_recipe_is_called_so(search: Search) -> None:
+    assert values_that_matter(search, search.trials[0]) == "it is the documented recipe"
