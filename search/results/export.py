@@ -93,7 +93,10 @@ def exported(search: Search, trial: int | None = None) -> Exported:
     recipe = recipe_of(search, chosen)
     words = _in_words(chosen, search.study, recipe)
     what = "The best recipe" if chosen == search.best else "A recipe"
-    number = f"trial {chosen.id} of {len(search.trials)}"
+    how_far = (
+        "" if chosen.state == "finished" else f", {chosen.state} after {counted(chosen.epochs, 'epoch')}"
+    )
+    number = f"trial {chosen.id} of {len(search.trials)}{how_far}"
 
     def train(file: Path) -> str:
         name = Path(file.name)  # a file may be moved

@@ -157,3 +157,14 @@ def test_of_many_trials_the_values_are_named_that_decide_most(tmp_path: Path) ->
 
 def test_the_documented_recipe_is_called_so(search: Search) -> None:
     assert values_that_matter(search, search.trials[0]) == "it is the documented recipe"
+
+
+def test_a_trial_that_did_not_finish_is_no_best_recipe_and_says_how_far_it_came(
+    search: Search, tmp_path: Path
+) -> None:
+    stopped = next(each for each in search.trials if each.state == "stopped")
+    exported(search, stopped.id).write(file := tmp_path / "stopped.yaml")
+    name, count = search.record.name, f"{stopped.epochs} epochs"
+    assert (
+        head_of(file)[0] == f"A recipe of the search {name} (trial {stopped.id} of 8, stopped after {count})."
+    )
