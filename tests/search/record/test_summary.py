@@ -149,6 +149,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "best": None,
         "constraints": {},
         "frontier": [],
+        "cautions": [],
         "diagnosis": None,
         "verdicts": None,
         "epochs_trained": 1,
