@@ -94,7 +94,7 @@ class StoredSearch:
     def progress(self) -> Summary:
         """What the search has come to, without what the trials say of the best one and of the rules."""
         driven, record = self._read
-        return summarise(
+        found = summarise(
             record,
             time.time(),
             objective=self.study.objective.metric,
@@ -102,6 +102,8 @@ class StoredSearch:
             locked=driven,
             sent=read_cursor(self.folder),
         )
+        # the journal has the name under which the search began; it may have been renamed since
+        return replace(found, search=self.study.name or found.search) if found.search else found
 
     def ended_as(self, state: State) -> Self:
         """Return this search as it will be read once its driver has ended it in this state.

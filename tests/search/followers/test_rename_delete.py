@@ -1,0 +1,58 @@
+"""Tests what becomes of a search's runs in a real MLflow database when it is renamed or deleted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from search.followers.rename_delete import delete_search, extent_of, rename_search
+from tests.search.followers.small_tracking import a_search, runs_of, study_in, tracker_of, write
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+@pytest.fixture
+def sent(folder: Path) -> Path:
+    write(folder, a_search(folder))
+    study_in(folder.parent).resolved(folder.name).write(folder)
+    assert tracker_of(folder).sync().complete
+    return folder
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_the_run_of_a_renamed_search_has_its_new_name(client: MlflowClient, sent: Path) -> None:
+    rename_search(sent, f"new-{sent.name}")
+    (parent,), children = runs_of(client, sent)  # they keep the search's id, which has its first name
+    assert parent.info.run_name == f"new-{sent.name}"
+    assert {run.info.run_name for run in children.values()} == {f"trial-{at:04d}" for at in range(4)}
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_the_runs_of_a_deleted_search_are_deleted_and_no_others(
+    client: MlflowClient, sent: Path, storage: Path
+) -> None:
+    other = storage / f"other-{sent.name}"
+    other.mkdir()
+    write(other, a_search(other))
+    assert tracker_of(other).sync().complete
+    assert extent_of(sent).runs == 5
+    experiment = client.get_experiment_by_name("tunebook")
+    assert experiment is not None
+    before = len(client.search_runs([experiment.experiment_id]))
+    delete_search(sent)
+    assert not sent.exists()
+    assert len(client.search_runs([experiment.experiment_id])) == before - 5
+    assert len(runs_of(client, other)[1]) == 4
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_the_runs_of_a_search_outlive_a_copy_of_its_folder(client: MlflowClient, sent: Path) -> None:
+    copy = sent.with_name(f"copy-of-{sent.name}")
+    shutil.copytree(sent, copy)
+    assert extent_of(copy).runs == 0
+    delete_search(copy)
+    assert len(runs_of(client, sent)[1]) == 4
