@@ -11,6 +11,10 @@ if __name__ == "__main__":  # called as `python -m search`
 
     import_installed_alone()
 
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +28,7 @@ from search.commands.options import (
     BatchFindOptions,
     BundleOptions,
     CheckOptions,
+    DeleteOptions,
     ExplainOptions,
     ExportOptions,
     ExtendOptions,
@@ -34,6 +39,7 @@ from search.commands.options import (
     ResumeOptions,
     SearchOptions,
     ShrinkOptions,
+    bench_of,
     command,
     exit_with,
 )
@@ -44,7 +50,7 @@ from trainable.errors import UserError
 from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
 from trainable.stages import shown_by, stage, waited_for
-from trainable.terminal import StageLines, show_what_can_be_shown, tell
+from trainable.terminal import StageLines, show_what_can_be_shown, tell, tell_json
 from trainable.train_options import Json, TrainOptions
 from trainable.tune.causes import in_words, refusal_in
 
@@ -53,11 +59,24 @@ if TYPE_CHECKING:  # a driver imports torch and Ray, which take seconds
 
 app = typer.Typer(
     name="tunebook",
-    help="Find the best training recipe of an image model on a Ray cluster.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        tell(f"tunebook {version('tunebook')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    wanted: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Find the best training recipe of an image model on a Ray cluster."""
 
 
 def _driver(options: SearchOptions | ResumeOptions | ExtendOptions | AuditPruningOptions) -> Driver:
@@ -67,32 +86,56 @@ def _driver(options: SearchOptions | ResumeOptions | ExtendOptions | AuditPrunin
     return driver(address=options.address, may_fetch=options.download)
 
 
-@command(app)
+def _drive(run: Callable[[], str], address: str | Path, as_json: bool) -> None:
+    """Drive a search, and end the command with the exit code of how that ended.
+
+    Where JSON is asked for, it is all that standard output gets: what a person reads meanwhile goes to
+    standard error.
+    """
+    if not as_json:
+        exit_with(run())
+    with redirect_stdout(sys.stderr):
+        state = run()
+    from search.learning.search import Search
+    from search.reporting import terminal
+
+    terminal.show(Search(address), as_json=True)
+    exit_with(state)
+
+
+@command(app, "tunebook search flowers/ --hours 2")
 def search(options: SearchOptions) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
-    drives = _driver(options)
-    from search.commands.asked import study_asked
-    from search.commands.guests import resolved_study
+    from search.commands.named import named_study
+    from search.record.home import Home
 
-    study = study_asked(options.study, options.flags, options.settings or ())
+    study = named_study(options)
     if options.again and study.name is None:
         raise UserError("--resume: needs the search's name; give --name NAME")
-    exit_with(drives.search(resolved_study(study), again=options.again))
+    if options.address is None:
+        bench_of(options)  # a device that is not there is refused by the option's name
+    drives = _driver(options)
+    from search.commands.guests import resolved_study
+
+    asked = resolved_study(study)
+    _drive(lambda: drives.search(asked, again=options.again), Home.of(asked).address, options.as_json)
 
 
-@command(app)
+@command(app, "tunebook resume searches/flowers")
 def resume(options: ResumeOptions) -> None:
     """Resume an interrupted search from its checkpoints, with the same trials and MLflow runs."""
-    exit_with(_driver(options).resume(options.folder))
+    drives = _driver(options)
+    _drive(lambda: drives.resume(options.folder), options.folder, options.as_json)
 
 
-@command(app)
+@command(app, "tunebook extend searches/flowers --trials 16")
 def extend(options: ExtendOptions) -> None:
     """Go on with a search, finished or not, with more trials; finalists are chosen anew at the end."""
-    exit_with(_driver(options).extend(options.folder, options.trials))
+    drives = _driver(options)
+    _drive(lambda: drives.extend(options.folder, options.trials), options.folder, options.as_json)
 
 
-@command(app)
+@command(app, "tunebook show searches/flowers")
 def show(folder: Folder, json: Json = False) -> None:
     """Show a search: its trials, the best one, what pruning saved."""
     from search.learning.search import Search
@@ -101,7 +144,7 @@ def show(folder: Folder, json: Json = False) -> None:
     terminal.show(Search(folder), as_json=json)
 
 
-@command(app)
+@command(app, "tunebook report searches/flowers --compare searches/leaves -o both.html")
 def report(options: ReportOptions) -> None:
     """Write a search's report: one page, for any browser, that needs no network."""
     from search.commands.report import run_report
@@ -109,7 +152,46 @@ def report(options: ReportOptions) -> None:
     run_report(options)
 
 
-@command(app)
+@command(app, "tunebook open searches/flowers", name="open")
+def open_(folder: Folder) -> None:
+    """Open a search's report in the browser; it is written first where it is missing or old."""
+    from search.commands.report import open_report
+
+    open_report(folder)
+
+
+@command(app, "tunebook list", name="list")
+def list_(
+    storage: Annotated[
+        str, typer.Argument(metavar="DIR", help="A folder or URI that holds searches.")
+    ] = "searches",
+    json: Json = False,
+) -> None:
+    """List the searches of a storage: how far they are, and their best scores."""
+    from search.commands.searches import run_list
+
+    run_list(storage, as_json=json)
+
+
+@command(app, "tunebook rename searches/flowers tulips")
+def rename(
+    folder: Folder, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
+) -> None:
+    """Give a search another name: its folder, and its run in MLflow."""
+    from search.commands.searches import run_rename
+
+    run_rename(folder, name)
+
+
+@command(app, "tunebook delete searches/flowers")
+def delete(options: DeleteOptions) -> None:
+    """Delete a search with its runs in MLflow, after asking."""
+    from search.commands.searches import run_delete
+
+    run_delete(options)
+
+
+@command(app, "tunebook ui searches/flowers")
 def ui(
     folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
 ) -> None:
@@ -119,7 +201,7 @@ def ui(
     raise typer.Exit(serve(folder, port))
 
 
-@command(app)
+@command(app, "tunebook sync searches/flowers")
 def sync(folder: Folder) -> None:
     """Send to MLflow, and to an object store, what could not be sent while the search ran."""
     with paused():
@@ -128,24 +210,28 @@ def sync(folder: Folder) -> None:
     raise typer.Exit(0 if send(folder) else FAILED)
 
 
-@command(app)
-def audit(folder: Folder) -> None:
+@command(app, "tunebook audit searches/flowers --json")
+def audit(folder: Folder, json: Json = False) -> None:
     """Compare the journal with MLflow, optuna.db and the checkpoints: is every epoch in each, once?"""
     from search.followers.audit import audit as compare
     from search.learning.search import Search
 
     found = compare(Search(folder))
-    tell(str(found))
+    if json:
+        tell_json(found.json())
+    else:
+        tell(str(found))
     raise typer.Exit(FAILED if found.differences else 0)
 
 
-@command(app)
+@command(app, "tunebook audit-pruning searches/flowers --share 0.2")
 def audit_pruning(options: AuditPruningOptions) -> None:
     """Train a sample of the stopped trials to their end: would a better one have been among them?"""
-    exit_with(_driver(options).audit_pruning(options.folder, options.share))
+    drives = _driver(options)
+    _drive(lambda: drives.audit_pruning(options.folder, options.share), options.folder, options.as_json)
 
 
-@command(app)
+@command(app, "tunebook export searches/flowers -o best.yaml --verify 3")
 def export(options: ExportOptions) -> None:
     """Write a trial's recipe with its provenance as YAML, or for another program, or for other hardware."""
     from search.commands.export import run_export
@@ -153,7 +239,7 @@ def export(options: ExportOptions) -> None:
     run_export(options)
 
 
-@command(app)
+@command(app, "tunebook bundle searches/flowers -o flowers-model")
 def bundle(options: BundleOptions) -> None:
     """Write a trained network, ready to ship: ONNX, torch.export, timm, a script and a model card."""
     from search.commands.bundle import run_bundle
@@ -161,7 +247,7 @@ def bundle(options: BundleOptions) -> None:
     run_bundle(options)
 
 
-@command(app)
+@command(app, "tunebook refine searches/flowers -o next.yaml")
 def refine(options: RefineOptions) -> None:
     """Audit a search that has ended, and write the next study, with a reason for each change."""
     from search.commands.refine import run_refine
@@ -169,16 +255,15 @@ def refine(options: RefineOptions) -> None:
     run_refine(options)
 
 
-@command(app)
+@command(app, "tunebook train best.yaml --out model --test")
 def train(options: TrainOptions) -> None:
     """Train one recipe, without a search."""
-    from search.results.teachers import recipe_with_teacher
-    from trainable.__main__ import train_file
+    from search.commands.train import run_train
 
-    raise typer.Exit(train_file(options, recipe_with_teacher))
+    raise typer.Exit(run_train(options))
 
 
-@command(app)
+@command(app, "tunebook shrink model --flops 0.4 -o smaller-model")
 def shrink(options: ShrinkOptions) -> None:
     """Prune a trained network's channels to a share of its operations, fine-tune it, and say what it lost."""
     from search.commands.shrink import run_shrink
@@ -186,7 +271,7 @@ def shrink(options: ShrinkOptions) -> None:
     run_shrink(options)
 
 
-@command(app)
+@command(app, "tunebook explain flowers/ --image-size 128")
 def explain(options: ExplainOptions) -> None:
     """Explain every range of a study or a search, or every value of a recipe, with its reason and source.
 
@@ -197,7 +282,7 @@ def explain(options: ExplainOptions) -> None:
     run_explain(options)
 
 
-@command(app, "lr-find")
+@command(app, "tunebook lr-find flowers/ --model timm/resnet18 --out band.html", name="lr-find")
 def lr_find(options: LrFindOptions) -> None:
     """Find the band of learning rates at which a recipe's first steps train well."""
     from search.commands.probes import run_lr_find
@@ -205,7 +290,7 @@ def lr_find(options: LrFindOptions) -> None:
     raise typer.Exit(0 if run_lr_find(options) else FAILED)
 
 
-@command(app, "batch-find")
+@command(app, "tunebook batch-find best.yaml --device cuda", name="batch-find")
 def batch_find(options: BatchFindOptions) -> None:
     """Find the largest micro-batch that fits into memory, and the smallest that is as fast."""
     from search.commands.probes import run_batch_find
@@ -213,7 +298,7 @@ def batch_find(options: BatchFindOptions) -> None:
     raise typer.Exit(0 if run_batch_find(options) else FAILED)
 
 
-@command(app)
+@command(app, "tunebook backbones flowers/ --size small -o study.yaml --force")
 def backbones(options: BackbonesOptions) -> None:
     """Compare pretrained networks on your images, by linear heads on their frozen features."""
     from search.commands.backbones import run_backbones
@@ -221,7 +306,7 @@ def backbones(options: BackbonesOptions) -> None:
     run_backbones(options)
 
 
-@command(app)
+@command(app, "tunebook check flowers/ --minutes 2")
 def check(options: CheckOptions) -> None:
     """Check data, labels, network and first steps, in a minute, before hours are spent on them.
 

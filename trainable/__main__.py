@@ -16,20 +16,21 @@ if __name__ == "__main__":
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from trainable.bench import Bench
+from trainable.bench import DeviceChoice, bench_on
 from trainable.errors import RunError, UserError
 from trainable.models.network_names import read_named_recipe
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
-from trainable.recipe.trained_files import of_pruned_network
+from trainable.recipe.trained_files import of_pruned_network, refuse_trained
+from trainable.recipe.yamlfile import with_settings
 from trainable.summary import summary
 from trainable.terminal import show_what_can_be_shown, tell, tell_json
-from trainable.train import train, with_settings
-from trainable.train_options import TrainOptions
+from trainable.train import train
+from trainable.train_options import TrainOptions, recipe_values
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = TrainOptions(**vars(_parser().parse_args(arguments)))
     try:
         with ended_by_signals():
-            return train_file(options)
+            written, settings = read_named_recipe(options.recipe), options.settings or ()
+            recipe = with_settings(written, settings, recipe_values(options, written.task))
+            if options.out is not None and not options.force:
+                refuse_trained("--out", options.out)
+            return train_recipe(recipe, options)
     except UserError as error:
         tell(f"error: {error}", sys.stderr)
         return 2
@@ -46,21 +51,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def train_file(options: TrainOptions, prepared: Callable[[Recipe], Recipe] = lambda recipe: recipe) -> int:
-    """Train the recipe in a file, as `prepared` makes it ready, and print the result. Return 0 if it is
-    done, 1 if it crashed or diverged. Raises UserError."""
+def train_recipe(recipe: Recipe, options: TrainOptions) -> int:
+    """Train the recipe of a file, as options have changed it, and print the result. Return 0 if it is done,
+    1 if it crashed or diverged. Raises UserError."""
     progress = partial(tell, to=sys.stderr if options.as_json else None)
-    written = read_named_recipe(options.recipe)
-    changed = prepared(with_settings(written, options.settings or (), options.data))
-    if (words := of_pruned_network(options.recipe, written)) is not None:
+    if (words := of_pruned_network(options.recipe, read_named_recipe(options.recipe))) is not None:
         progress(words)
     try:
         outcome = train(
-            changed,
+            recipe,
             out=options.out,
             test=options.test,
             predict=options.predict,
-            bench=Bench(may_fetch=options.download, say=progress),
+            bench=bench_on(options.device, may_fetch=options.download, say=progress),
             debug=options.debug or (),
         )
     except RunError as error:
@@ -77,9 +80,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainable", description="Train one recipe.")
     parser.add_argument("recipe", type=Path, metavar="RECIPE.yaml")
     parser.add_argument("--data", metavar="PATH", help="the images, in place of the recipe's data.path")
+    parser.add_argument("--model", metavar="NAME", help="the network, in place of the recipe's")
+    parser.add_argument("--weights", metavar="PATH", help="its pretrained weights, or none")
+    parser.add_argument("--image-size", type=int, metavar="N", help="scale images to N times N pixels")
+    parser.add_argument("--seed", type=int, metavar="N", help="in place of the recipe's loop.seed")
+    parser.add_argument("--device", type=DeviceChoice, choices=list(DeviceChoice), help="where to train")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="leave model.safetensors, metrics.json and recipe.yaml here"
     )
+    parser.add_argument("--force", action="store_true", help="overwrite an earlier result in --out")
     parser.add_argument("--test", action="store_true", help="score the test part, with a confusion matrix")
     parser.add_argument(
         "--predict",

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
+
+from trainable.errors import UserError
 
 if TYPE_CHECKING:  # torch takes seconds to import
     import torch
 
 DeviceKind = Literal["cpu", "cuda"]
 Say = Callable[[str], None]
+
+
+class DeviceChoice(StrEnum):
+    """What a person may choose to train on."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
 
 
 def silent(line: str) -> None:
@@ -46,3 +57,21 @@ class Bench:
 
 HERE = Bench()  # the first CUDA device or else the CPU, nothing is fetched, nobody listens
 ON_CPU = Bench(device_name="cpu")
+
+
+def bench_on(device: DeviceChoice | None, *, may_fetch: bool = False, say: Say = silent) -> Bench:
+    """Return the bench with the device that a person has chosen; None chooses as `auto` does.
+
+    Raises UserError for CUDA where torch finds no such device.
+    """
+    match device:
+        case None | DeviceChoice.AUTO:
+            return Bench(may_fetch=may_fetch, say=say)
+        case DeviceChoice.CPU:
+            return Bench(device_name="cpu", may_fetch=may_fetch, say=say)
+        case DeviceChoice.CUDA:
+            import torch
+
+            if not torch.cuda.is_available():
+                raise UserError("--device cuda: torch finds no CUDA device here; leave it out, or give cpu")
+            return Bench(device_name="cuda", may_fetch=may_fetch, say=say)

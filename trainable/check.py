@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import Literal, assert_never, get_args
+from typing import assert_never
 
 from torch import Tensor, nn
 
@@ -26,6 +26,7 @@ from trainable.checks.steps import FirstSteps, check_first_steps, check_loader, 
 from trainable.checks.subject import Subject, TaskChecks
 from trainable.data import DataSet
 from trainable.data.loading import readers_of
+from trainable.debug_tools import CheckTool, check_tools_named
 from trainable.errors import UserError, first_line
 from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
@@ -35,15 +36,12 @@ from trainable.tasks.classification.checks.label_checks import LabelChecks
 from trainable.tasks.kits import load_for, make_loader
 from trainable.tasks.segmentation.checks.mask_checks import MaskChecks
 from trainable.training import seeds
-from trainable.training.debug import Tool, chosen
 from trainable.training.devices import wait_for
 from trainable.training.evaluate import main_output
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
 from trainable.training.run import Run
 from trainable.training.seeds import Use
-
-CheckTool = Literal["gradcheck"]
 
 # The checks together have this time; each part that trains or computes features has a share of it, and stops
 # when its share is used up
@@ -81,7 +79,7 @@ def check(  # noqa: PLR0913 - a person types these by name
     A check that fails is an error among the findings of the others. What follows from pixels that show
     nothing is not looked for. Raises UserError where the images cannot be read, or the network not be made.
     """
-    tools = tools_named(debug)
+    tools = check_tools_named(debug)
     images = data or load_for(recipe, bench, own_model=model is not None)
     subject = make_subject(recipe, images, model, bench)
     return _decoding_once([*_findings(subject, seconds, tools, full=full, cpus=cpus)])
@@ -105,12 +103,6 @@ def _decoding_once(findings: Sequence[Finding]) -> list[Finding]:
     which names all, or that of the check which met one first."""
     errors = [each for each in findings if (each.check, each.level) == ("decoding", "error")]
     return [each for each in findings if each not in errors or each is errors[0]]
-
-
-def tools_named(names: Sequence[str]) -> tuple[CheckTool, ...]:
-    """Return the debug tools with these names, each once. Raises UserError naming the known ones."""
-    watching = dict.fromkeys(get_args(Tool), "watches a run, use `tunebook train`")
-    return chosen(names, get_args(CheckTool), watching)
 
 
 def checks_of(task: AnyTask) -> TaskChecks:

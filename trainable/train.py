@@ -16,6 +16,7 @@ from trainable.checks.finding import causes_of_gaps, kept
 from trainable.data import DataInfo, DataSet
 from trainable.data.assembly import MakeData, make_own
 from trainable.data.loading import statistics_of
+from trainable.debug_tools import tools_named
 from trainable.diagnosis import Diagnosis, diagnose
 from trainable.errors import DataError, UserError
 from trainable.models.own import BuildModel, name_of
@@ -28,18 +29,19 @@ from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.network_cost import fastest, pays_to_compile, pays_to_time
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.trained_files import (
+    METRICS_FILE,
     MODEL_FILE,
     RECIPE_FILE,
     check_keeps_teacher,
     with_absolute_teacher,
 )
 from trainable.recipe.training import Compiling
-from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
+from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.run import make_run
 from trainable.tasks.exporters import exporter_of
 from trainable.tasks.kits import load_for
 from trainable.training.bootstrap import Intervals, resampled_scores
-from trainable.training.debug import debugging, tools_named
+from trainable.training.debug import debugging
 from trainable.training.devices import problem_here, threads
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own
@@ -49,8 +51,6 @@ from trainable.training.pixels import as_weights_know
 from trainable.training.run import PREFIXES, Run
 from trainable.training.score_gap import ScoredPart, ScoreGaps, score_gaps
 from trainable.training.seeds import global_generators
-
-METRICS_FILE = "metrics.json"
 
 
 def train(  # noqa: PLR0913 - a person types these by name
@@ -138,22 +138,6 @@ def images_of(
     if not spec.own:
         spec = spec.model_copy(update={"path": name_of(data), "format": "own"})
     return make_own(spec, data, resize=recipe.evaluation.resize, bench=bench)
-
-
-def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None = None) -> Recipe:
-    """Return the recipe after `path=value` settings (values as in YAML) and another data path are applied.
-
-    Another path is read with `data.format: auto`, unless a setting says otherwise. If a setting changes the
-    recipe, the provenance no longer describes it and is dropped. Raises RecipeError, UserError.
-    """
-    values = dict(parse_setting(text) for text in settings)
-    changed = recipe.with_values(values)
-    if changed.digest() != recipe.digest():
-        changed = changed.model_copy(update={"provenance": None})
-    if data_path is None:
-        return changed
-    source = {"data.path": data_path, "data.format": "auto", "data.name": None, "data.root": None}
-    return changed.with_values({path: value for path, value in source.items() if path not in values})
 
 
 @contextmanager

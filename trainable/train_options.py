@@ -1,14 +1,79 @@
-"""What the command `train` is asked for, with the options of it that other commands have, too."""
+"""The options that several commands have, each declared once, and what `train` is asked for.
+
+An option that sets a field names it beside its help: `Sets` says where it is in a study, and in a recipe.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
+from trainable.bench import DeviceChoice
+from trainable.errors import UserError
+
+if TYPE_CHECKING:  # pydantic takes a while to import
+    from trainable.recipe.tasks import AnyTask
+
+BUILT_IN_MODELS = ("resnet_small", "unet_small")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class Sets(NamedTuple):
+    """The field that an option sets, by its dotted path in a study and in a recipe."""
+
+    study: str
+    recipe: str | None = None  # None: a recipe has no such field, so the option is refused with one
+    value: Callable[[Any], Any] = _same  # makes the field's value of the option's
+
+
+DataPath = Annotated[
+    str | None,
+    typer.Option("--data", metavar="PATH", help="`digits`, a folder of images or a file."),
+    Sets("data.path", "data.path"),
+]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="resnet_small, unet_small, a torchvision name, timm/NAME or smp/DECODER/ENCODER.",
+        autocompletion=lambda: list(BUILT_IN_MODELS),
+    ),
+    Sets("base.model", "model"),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(metavar="PATH", help="Pretrained weights: a file, a folder of NAME.safetensors, or none."),
+    Sets("base.model.weights", "model.weights"),
+]
+ImageSize = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Images are scaled to N times N pixels.", min=1),
+    Sets("data.image_size", "data.image_size"),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="The seed of a search, or of a recipe's training.", min=0, max=2**32 - 1),
+    Sets("seed", "loop.seed"),
+]
+# the GPUs of a worker in a study
+_GPUS: dict[DeviceChoice, int | str] = {
+    DeviceChoice.AUTO: "auto",
+    DeviceChoice.CPU: 0,
+    DeviceChoice.CUDA: 1,
+}
+Device = Annotated[
+    DeviceChoice | None,
+    typer.Option(help="Where to train; auto: on a GPU if there is one."),
+    Sets("resources.gpus", value=_GPUS.__getitem__),
+]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
 ]
@@ -16,15 +81,84 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Download = Annotated[
     bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
+
+
+def study_values(options: object) -> dict[str, Any]:
+    """Return the values of a study that a command's options set, by dotted path; none where not given.
+
+    Raises UserError where two options set one field.
+    """
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, value, field in _given(options):
+        if (earlier := names.setdefault(field.study, name)) != name:
+            raise UserError(f"{earlier} and {name}: both set {field.study}; give one of them")
+        values[field.study] = value
+    return values
+
+
+def recipe_values(options: object, task: AnyTask) -> dict[str, Any]:
+    """Return the values of a recipe for a task that a command's options set, by dotted path; none where not
+    given.
+
+    Raises UserError for an option of which a recipe has no field.
+    """
+    from trainable.models.network_names import model_named  # pydantic takes a while to import
+    from trainable.recipe.models import FROM_SCRATCH
+
+    values: dict[str, Any] = {}
+    for name, value, field in _given(options):
+        if field.recipe is not None:
+            values[field.recipe] = value
+        elif name != "--device":  # it is the bench's, see `bench_of`
+            raise UserError(f"{name}: sets {field.study} of a study, and this is a recipe; leave it out")
+    if (model := values.get("model")) is not None:
+        values["model"] = model_named(model, task)
+    if values.get("model.weights") == FROM_SCRATCH:
+        values["model.weights"] = None
+    return values
+
+
+def _given(options: object) -> Iterator[tuple[str, Any, Sets]]:
+    """Yield each option that sets a field and is given: its name, the field's value, and the field."""
+    for field, hint in get_type_hints(type(options), include_extras=True).items():
+        value = getattr(options, field)
+        for sets in (each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Sets)):
+            if value is not None:
+                yield f"--{field.replace('_', '-')}", sets.value(value), sets
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """The options of all commands that read images."""
+
+    data: DataPath = None
+    image_size: ImageSize = None
+    seed: Seed = None
+    device: Device = None
+    settings: Set = None
+    download: Download = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeOptions(DataOptions):
+    """The options of all commands that read a recipe, or a study: they set its fields."""
+
+    model: ModelName = None
+    weights: Weights = None
 
 
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(RecipeOptions):
     """What a run of one recipe is asked for, by `tunebook train` or `python -m trainable`."""
 
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="A recipe.")]
-    data: DataPath = None
-    out: Annotated[Path | None, typer.Option(help="Folder for the model, metrics and recipe.")] = None
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="DIR", help="Folder for the model, metrics and recipe."),
+    ] = None
+    force: Force = False
     test: Annotated[
         bool, typer.Option("--test", help="Evaluate on the test images, with a confusion matrix.")
     ] = False
@@ -35,9 +169,7 @@ class TrainOptions:
             help="New folder for the masks of a segmentation: of the test images, or validation's.",
         ),
     ] = None
-    settings: Set = None
     as_json: Json = False
-    download: Download = False
     debug: Annotated[
         list[str] | None,
         typer.Option(

@@ -8,9 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from search.study.study import FROM_SCRATCH, WEIGHTS, Study, data_name, study_tree_with
+from search.study.study import RECIPE_SECTIONS, WEIGHTS, Study, data_name, study_tree_with
 from trainable.errors import UserError
 from trainable.models.network_names import also_in, model_named, with_library
+from trainable.recipe.models import FROM_SCRATCH
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import parse_setting, read_tree
@@ -61,20 +62,23 @@ def _task_of(values: Mapping[str, Any]) -> AnyTask:
     return TASKS[kind]() if isinstance(kind, str) and kind in TASKS else CLASSIFICATION
 
 
-def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
-    """Return the study in a file, or the default one, changed by a command's flags and its `--set` options.
-
-    Flags whose value is None change nothing.
-    """
-    chosen = {name: value for name, value in flags.items() if value is not None}
-    if isinstance(name := chosen.get("base.model"), str) and (words := also_in(name)):
+def study_asked(path: Path | None, values: Mapping[str, Any]) -> Study:
+    """Return what `study_from` does, and say whose network a bare name means that two libraries have."""
+    if isinstance(name := values.get("base.model"), str) and (words := also_in(name)):
         tell(words, sys.stderr)
-    return study_from(path, chosen | settings_of(settings))
+    return study_from(path, values)
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the values of a study that texts of the form `path=value` set, by dotted path."""
-    return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
+    """Return the values of a study that texts of the form `path=value` set, by dotted path.
+
+    A path that begins with a section of the recipe, such as `optimizer.lr`, means the field under `base`.
+    """
+    values = dict(parse_setting(text) for text in texts)
+    return {
+        f"base.{path}" if path.split(".")[0] in RECIPE_SECTIONS else path: value
+        for path, value in values.items()
+    }
 
 
 def default_name(study: Study) -> str:

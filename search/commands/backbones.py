@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from search.commands.inputs import named_input
-from search.commands.options import BackbonesOptions
-from search.facts.backbones import Candidate, candidates, compare, pins_of, priors
-from search.reporting.tables import TextTable
-from search.reporting.terminal import console, say
+from search.commands.named import named_input
+from search.commands.options import BackbonesOptions, bench_of
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, BackboneSize
-from trainable.bench import Bench, silent
+from trainable.bench import silent
 from trainable.errors import UserError
+from trainable.files.folders import refuse_existing
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
 from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
 from trainable.terminal import GIB, tell_json
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from search.facts.backbones import Candidate
 
 SCHEMA = 1
 COLUMNS = ("network", "accuracy", "95 % interval", "best with", "parameters", "images/s", "GiB at 32")
@@ -29,15 +30,22 @@ def run_backbones(options: BackbonesOptions) -> None:
     """Print the ranking, and write the study that fine-tunes its first three, where that is asked for. Raises
     UserError."""
     out, weights = options.out, options.weights
-    study = named_input(options.file, options.data, options.settings or ())
+    size = _size(options.size)
+    study = named_input(options)
     if not isinstance(study, Study):
         raise UserError("backbones compares networks on images: give DATA or a study")
     _check_labelled(study.base_recipe().task)
-    if out is not None and out.exists():
-        raise UserError(f"--out {out}: exists already")
-    bench = Bench(may_fetch=options.download, say=silent if options.as_json else say)
+    if out is not None and not options.force:
+        refuse_existing("--out", out)
+    from search.facts.backbones import candidates, compare, priors
+    from search.reporting.tables import TextTable
+    from search.reporting.terminal import console, say
+    from search.results.teachers import with_teacher
+
+    study = with_teacher(study)
+    bench = bench_of(options, silent if options.as_json else say)
     names = [each.strip() for each in options.models.split(",")] if options.models else None
-    chosen = candidates(names, weights, _size(options.size), gpu=bench.kind == "cuda")
+    chosen = candidates(names, weights, size, gpu=bench.kind == "cuda")
     found = compare(study, chosen, bench, weights=weights)
     if options.as_json:
         backbones = [
@@ -82,6 +90,8 @@ def _check_labelled(task: AnyTask) -> None:
 def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:
     """Return the networks that have no more parameters than the study allows, and names those that have
     more. Raises UserError if all have."""
+    from search.reporting.terminal import say
+
     limit = study.objective.constraints.parameters
     allowed = [each for each in found if limit is None or each.costs.parameters <= limit.max]
     if limit is not None and len(allowed) < len(found):
@@ -96,6 +106,8 @@ def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:
 def _next(study: Study, shares: Mapping[str, float], weights: str | None) -> Study:
     """Return the study that fine-tunes networks, and draws them with these shares. What the study says of
     any network stays."""
+    from search.facts.backbones import pins_of
+
     tree = study.model_dump(mode="json")
     where = str(weights_path(weights)) if weights is not None else OWN_WEIGHTS
     model = {**pins_of(study), "model.kind": "timm", WEIGHTS: where}

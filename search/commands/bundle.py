@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from search.commands.options import BundleOptions
-from search.learning.search import Search
-from search.results.trained_trial import trained_trial
 from search.study import STUDY_FILE
-from trainable.bundle.trained import Trained, trained_in
-from trainable.bundle.write import write_bundle
 from trainable.errors import UserError
 from trainable.files.folders import check_new
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
-from trainable.terminal import tell
+from trainable.recipe.trained_files import MODEL_FILE, ONNX_FILE, RECIPE_FILE
+from trainable.terminal import tell, tell_json
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.bundle.trained import Trained
+
+
+def check_trained(folder: Path, trial: int | None) -> None:
+    """Raise UserError for what is neither a search's folder nor one that `train --out` left."""
+    if (folder / STUDY_FILE).exists():
+        return
+    if not (folder / RECIPE_FILE).exists():
+        raise UserError(f"{folder}: {_expected(folder)}")
+    if trial is not None:
+        raise UserError(f"--trial {trial}: {folder} holds one trained recipe, and no search")
 
 
 def find_trained(folder: Path, trial: int | None) -> Trained:
     """Return a trained network; of a search that of a trial, by default the best. Raises UserError for
     anything else."""
+    check_trained(folder, trial)
     if (folder / STUDY_FILE).exists():
+        from search.learning.search import Search
+        from search.results.trained_trial import trained_trial
+
         return trained_trial(Search(folder), trial)
-    if not (folder / RECIPE_FILE).exists():
-        raise UserError(f"{folder}: {_expected(folder)}")
-    if trial is not None:
-        raise UserError(f"--trial {trial}: {folder} holds one trained recipe, and no search")
+    from trainable.bundle.trained import trained_in
+
     return trained_in(folder)
 
 
@@ -52,6 +67,14 @@ def _expected(path: Path) -> str:
 def run_bundle(options: BundleOptions) -> None:
     """Write the bundle to a new folder, and print what was checked. Raises UserError, ExportError among
     them."""
-    check_new(options.out, "the bundle")
-    write_bundle(find_trained(options.folder, options.trial), options.out, say=tell)
-    tell(f"bundle -> {options.out}")
+    out, say = options.out, partial(tell, to=sys.stderr if options.as_json else None)
+    check_new(out, "the bundle", ONNX_FILE if options.force else None)
+    check_trained(options.folder, options.trial)
+    trained = find_trained(options.folder, options.trial)
+    from trainable.bundle.write import write_bundle
+
+    write_bundle(trained, out, say=say, replaces=options.force)
+    if options.as_json:
+        tell_json(json.dumps({"bundle": str(out), "files": sorted(each.name for each in out.iterdir())}))
+    else:
+        say(f"bundle -> {out}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from search.commands.inputs import Target, load_target, named_input
-from search.commands.options import CheckOptions, refuse_with_address, with_weights
+from search.commands.named import Input, input_with_images
+from search.commands.options import CheckOptions, bench_of, refuse_with_address
 from search.facts.measured import load_data
 from search.facts.start import find_start
 from search.learning.cautions import joined, recorded
@@ -26,18 +27,17 @@ from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
 from trainable.bench import Bench
-from trainable.check import SECONDS, CheckTool, check, tools_named
-from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts, keep
+from trainable.debug_tools import CheckTool, check_tools_named
 from trainable.errors import UserError
 from trainable.files.regular import why
 from trainable.recipe import Recipe
+from trainable.recipe.data import SEPARATORS
 from trainable.recipe.training import COMPILED
-from trainable.tasks.kits import kit_of
 from trainable.terminal import tell, tell_json, visible_lines
-from trainable.training.devices import threads
 
-if TYPE_CHECKING:  # Ray takes seconds to import
+if TYPE_CHECKING:  # torch and Ray take seconds to import
+    from search.commands.inputs import Target
     from search.running.machines import CheckedMachine
 
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
@@ -51,17 +51,20 @@ def run_check(options: CheckOptions) -> bool:
     For a study, and for data alone, their first trial is checked. What is found about the images is kept for
     later searches and trainings of them, and is recorded in a search that was named. Raises UserError.
     """
-    began, tools = time.monotonic(), tools_named(options.debug or ())
-    settings = with_weights(options.settings, options.weights)
-    if options.write_exclusions is not None:
-        check_new_list(options.write_exclusions)
-        _check_lists_all(options.target, settings)
-    target = load_target(options.target, None, settings, bench=Bench(may_fetch=options.download))
-    tree: dict[str, object] = {"schema": SCHEMA, "target": options.target}
-    if options.write_exclusions is not None:
-        tree["exclusions"] = _list_copies(target, options.write_exclusions, options)
+    began, tools = time.monotonic(), check_tools_named(options.debug or ())
+    named, seconds, new_list = input_with_images(options), options.time, options.write_exclusions
+    if new_list is not None:
+        check_new_list(new_list)
+        _check_lists_all(named)
+    bench = bench_of(options)
+    from search.commands.inputs import load_target
+
+    target = load_target(named, options.file, bench=bench)
+    tree: dict[str, object] = {"schema": SCHEMA, "target": options.title}
+    if new_list is not None:
+        tree["exclusions"] = _list_copies(target, new_list, options)
     if options.checks:
-        findings, took = _findings(target, options, tools), time.monotonic() - began
+        findings, took = _findings(target, options, tools, seconds), time.monotonic() - began
         errors, warnings = counts(findings)
         record(target, findings)
         tree |= {"errors": errors, "warnings": warnings, "seconds": round(took, 1)}
@@ -80,13 +83,13 @@ def check_cluster(options: CheckOptions, address: str) -> bool:
     refuse_with_address(
         {"--full": options.full, "--debug": options.debug, "--write-exclusions": options.write_exclusions}
     )
+    given = input_with_images(options)
     from search.commands.guests import resolved_study
     from search.running.cluster import joined
     from search.running.machines import asked, may_compile
     from search.running.prepare import most_bytes
 
-    file, bench = options.target, Bench(may_fetch=options.download)
-    given = named_input(file, None, with_weights(options.settings, options.weights))
+    file, bench = options.title, Bench(may_fetch=options.download)
     match given:
         case Recipe():
             raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
@@ -149,12 +152,17 @@ def machines_table(machines: Sequence[CheckedMachine]) -> Table:
     return table
 
 
-def _findings(target: Target, options: CheckOptions, tools: Sequence[CheckTool]) -> list[Finding]:
+def _findings(
+    target: Target, options: CheckOptions, tools: Sequence[CheckTool], seconds: float | None
+) -> list[Finding]:
     """Make the checks, after what is known of the target before is printed."""
+    from trainable.check import SECONDS, check
+    from trainable.training.devices import threads
+
     if target.pruned is not None:
         tell(target.pruned, sys.stderr if options.as_json else None)
     if not options.as_json:
-        say(_title(options.target, target))
+        say(_title(options.title, target))
         if target.study is not None and target.kind == "study":
             say(budget(target.study))
         if target.data.info.found:
@@ -170,7 +178,7 @@ def _findings(target: Target, options: CheckOptions, tools: Sequence[CheckTool])
             bench=target.bench,
             full=options.full,
             debug=tools,
-            seconds=SECONDS if options.seconds is None else options.seconds,
+            seconds=SECONDS if seconds is None else seconds,
             cpus=target.bench.threads,
         )
 
@@ -185,10 +193,24 @@ def record(target: Target, findings: Sequence[Finding]) -> None:
         keep_findings(search.folder, known)
 
 
-def _check_lists_all(file: str, settings: Sequence[str]) -> None:
+def check_new_list(path: Path) -> None:
+    """Raise UserError for a path that no list can be written to, or that `data.exclude` would not read."""
+    if path.suffix.lower() not in SEPARATORS:
+        raise UserError(
+            f"--write-exclusions: {path}: expected a name that ends in {' or '.join(SEPARATORS)}, as the "
+            "list is a text file"
+        )
+    if os.path.lexists(path):
+        raise UserError(f"--write-exclusions: {path} exists; name another file, or remove it")
+    if not path.parent.is_dir():
+        raise UserError(
+            f"--write-exclusions: there is no folder {path.parent}; make it, or name another file"
+        )
+
+
+def _check_lists_all(given: Input) -> None:
     """Raise UserError where an earlier list leaves copies out: before the images are loaded, since that list
     may be missing, or of other images."""
-    given = named_input(file, None, settings)
     data = Search(given).study.data if isinstance(given, Path) else given.data
     if data.exclude is not None:
         raise UserError(
@@ -202,6 +224,10 @@ def _list_copies(target: Target, path: Path, options: CheckOptions) -> dict[str,
 
     Returns what is printed as a tree. Raises UserError.
     """
+    from trainable.checks.exclusions import exclusions, write_exclusions
+    from trainable.tasks.kits import kit_of
+    from trainable.training.devices import threads
+
     members, _ = kit_of(target.recipe.task).stored_parts(target.recipe, bench=target.bench)
     with threads(target.threads):
         found = exclusions(target.data, members, full=options.full)

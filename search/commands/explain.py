@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from search.commands.facts_table import fact_rows, facts_table
-from search.commands.inputs import Input, named_input
-from search.commands.options import ExplainOptions, with_weights
+from search.commands.named import Input, named_input
+from search.commands.options import ExplainOptions, bench_of
 from search.commands.plan import Plan, plan_table
 from search.deciding.finalists import choose_final
 from search.deciding.pruning import choose_pruning
@@ -20,8 +22,8 @@ from search.facts.start import find_start
 from search.learning.learned_space import space_of
 from search.learning.search import Search
 from search.learning.verdicts import untested
-from search.reporting.tables import full_table
-from search.reporting.terminal import console, rows_table, say
+from search.reporting.tables import TextTable, full_table
+from search.reporting.terminal import console, rows_table
 from search.results.teachers import first_of, teacher_path
 from search.study import Resources, Study
 from search.study.first_trials import first_trials
@@ -30,6 +32,9 @@ from spaces.catalog.explain import evidence, recipe_rows, space_rows
 from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.terminal import tell_json
+
+SCHEMA = 1
 
 
 def run_explain(options: ExplainOptions) -> None:
@@ -42,11 +47,31 @@ def run_explain(options: ExplainOptions) -> None:
     inspected the same ones; nothing is trained. Where a recipe's data are not available, its values are
     explained without what the documents would say for these data.
     """
-    named = named_input(options.file, options.data, with_weights(options.settings, options.weights))
+    named, bench = named_input(options), bench_of(options)
+    from search.commands.inputs import with_teachers
+
+    parts = _parts(with_teachers(named), options.everything, bench)
+    if options.as_json:
+        tell_json(json.dumps({"schema": SCHEMA, "parts": [_tree(each) for each in parts]}, indent=2))
+        return
     out = console()
-    for part in _parts(named, options.everything, Bench(may_fetch=options.download)):
+    for part in parts:
         out.print(part)
         out.print()
+
+
+def _tree(part: RenderableType) -> dict[str, object]:
+    """Return a part of the explanation as plain data: a line, or a table with its rows."""
+    match part:
+        case TextTable():
+            rows = [dict(zip(part.columns, map(str, row), strict=True)) for row in part.rows]
+            return {"title": part.title.strip(), "rows": rows}
+        case Table():  # the plan: a name and its words
+            names, words = (map(str, column.cells) for column in part.columns)
+            rows = [{"name": name, "words": text} for name, text in zip(names, words, strict=True)]
+            return {"title": str(part.title), "rows": rows}
+        case _:
+            return {"line": str(part)}
 
 
 def _parts(named: Input, everything: bool, bench: Bench) -> Iterator[RenderableType]:
@@ -129,7 +154,7 @@ def _of_recipe(recipe: Recipe, bench: Bench) -> Iterator[RenderableType]:
     try:
         measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), bench=bench)
     except UserError as error:
-        say(f"(explained without the facts of its data: {error})")
+        yield Text(f"(explained without the facts of its data: {error})")
     else:
         facts, sentence = measured.facts, recipe.sentence_at(measured.info.image_size)
         yield facts_table(fact_rows(facts, measured, recipe.data))

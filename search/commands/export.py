@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -15,31 +18,51 @@ from search.learning.search import Search
 from search.record.folder import keep_verification
 from search.reporting import terminal
 from search.results.export import Exported, chosen_trial, exported, exported_file
-from trainable.bench import Bench
+from trainable.bench import bench_on
 from trainable.errors import UserError
+from trainable.files.folders import refuse_existing
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose
 from trainable.recipe.provenance import Finalized, Provenance, Simplified
 from trainable.recipe.yamlfile import refuse_folder
-from trainable.terminal import program_name, tell
+from trainable.terminal import program_name, tell, tell_json
 
 if TYPE_CHECKING:
     from search.retraining.runs import Retraining
 
+SCHEMA = 1
 SEEDS = 3  # the runs of each variant, for --simplify and --finalize
 
 
 def run_export(options: ExportOptions) -> None:
-    """Write the recipe of a search, or of a file: made simpler, then finalized, then verified, then moved to
-    other hardware, in the format that is asked for.
+    """Write the recipe as `write_exported` does, and print where, or the same as JSON.
 
-    Ends the command with exit code 1 where the recipe is not verified; it is written all the same. Raises
-    UserError as these steps do, and nothing is written then.
+    Ends the command with exit code 1 where the recipe is not verified; it is written all the same.
+    """
+    if options.as_json:
+        with redirect_stdout(sys.stderr):
+            found = write_exported(options)
+        tell_json(json.dumps({"schema": SCHEMA, "out": str(options.out), "recipe": found.recipe.digest()}))
+    else:
+        found = write_exported(options)
+        tell(f"{found.words} -> {options.out}")
+    verification = found.recipe.provenance and found.recipe.provenance.verification
+    if options.verify is not None and not (verification and verification.verified):
+        raise typer.Exit(FAILED)
+
+
+def write_exported(options: ExportOptions) -> Exported:
+    """Write the recipe of a search, or of a file: made simpler, then finalized, then verified, then moved to
+    other hardware, in the format that is asked for; return what was written.
+
+    Raises UserError as these steps do, and nothing is written then.
     """
     source, out, gpus, batch = options.source, options.out, options.gpus, options.batch
     images, verified = options.images, options.verify
     _check(options)
+    if not options.force:
+        refuse_existing("-o", without_tilde(str(out)))
     found = _found(source, options.trial, trains=options.trains)
     if images is not None:
         from search.results.formats.images import refuse_filled
@@ -52,7 +75,8 @@ def run_export(options: ExportOptions) -> None:
     if options.trains:
         from search.retraining.runs import retraining
 
-        with retraining(found.recipe, Bench(may_fetch=options.download, say=terminal.say)) as again:
+        bench = bench_on(options.device, may_fetch=options.download, say=terminal.say)
+        with retraining(found.recipe, bench) as again:
             found = _improved(found, options, again)
             if verified is not None:
                 found = _verified(found, verified, again)
@@ -62,17 +86,11 @@ def run_export(options: ExportOptions) -> None:
         terminal.say(f"`{program_name()} report {quote(str(source))}` shows this")
     if options.form == "tunebook" and (gpus, batch, images) == (None, None, None):
         found.write(out, bare=options.bare)
-        words = found.words
-    else:
-        from search.results.formats.write import export_as
+        return found
+    from search.results.formats.write import export_as
 
-        words = export_as(found, out, options.form.value, gpus=gpus, batch=batch, images=images)
-    tell(f"{words} -> {out}")
-    if (gpus, batch) == (None, None):
-        tell(f"it trains {found.recipe.sentence}")
-    verification = found.recipe.provenance and found.recipe.provenance.verification
-    if verified is not None and not (verification and verification.verified):
-        raise typer.Exit(FAILED)
+    words = export_as(found, out, options.form.value, gpus=gpus, batch=batch, images=images)
+    return replace(found, words=words)
 
 
 def _check(options: ExportOptions) -> None:

@@ -1,16 +1,15 @@
-"""What a person named to a command (a recipe, a study, a search, or data alone), with its images.
+"""What a person named to a command (`search.commands.named`), with its images.
 
 It imports torch only to load: `explain` answers without it from what an earlier command measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from search.commands.asked import settings_of, study_from
+from search.commands.named import Input, is_file_or_search
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import load_data, measured_anew, with_networks, with_written_facts
 from search.facts.start import Start, find_start
@@ -19,22 +18,16 @@ from search.learning.search import Search
 from search.record.storage import local_folder
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
 from search.running.networks import check_first_networks
-from search.study import RECIPE_SECTIONS, STUDY_FILE, Study
+from search.study import Study
 from search.study.first_trials import first_trials
 from spaces.rules.distillation import gain_to_expect
 from trainable.bench import HERE, Bench
 from trainable.data import DataSet, resolve
-from trainable.errors import UserError
-from trainable.files.store import Store, is_uri
 from trainable.models.network_names import read_named_recipe
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
-from trainable.recipe.yamlfile import read_recipe, read_tree
 
-YAML_ENDINGS = (".yaml", ".yml")
 TargetKind = Literal["recipe", "study", "data"]
-
-Input = Recipe | Study | Path  # a path is a search's folder
 
 
 @dataclass(frozen=True)
@@ -65,45 +58,24 @@ class Target:
         return self.bench.threads or (provenance.threads if provenance is not None else None)
 
 
-def named_input(file: str | Path | None, data: str | None, settings: Sequence[str] = ()) -> Input:
-    """Return what the command's arguments name.
-
-    Args:
-        file: a recipe or a study in YAML, or a search's folder or URI; anything else counts as data.
-        data: images in place of the file's own, or alone: then the study is the default one.
-        settings: `path=value` texts. For a study, paths are the study's (`budget.epochs`,
-            `data.train_limit`); one that begins with a section of the recipe (`optimizer.lr`) means the
-            field under `base`.
-
-    Raises UserError.
-    """
-    if file is not None and not is_file_or_search(file):
-        if data is not None:
-            raise UserError(f"{file}: is neither YAML nor a search folder, and --data {data} was given too")
-        file, data = None, str(file)
-    if file is None and data is None:
-        raise UserError("give a recipe, a study or --data PATH")
-    path = local_folder(str(file)) if file is not None else None
-    if path is not None and path.is_dir():
-        if data is not None or settings:
-            raise UserError(f"{path}: --data and --set cannot change a search; give its study.yaml")
-        return path
-    if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
-        return _recipe(path, data, settings)
-    values = _study_values(settings) | ({"data.path": data} if data is not None else {})
-    return with_teacher(study_from(path, values))
+def with_teachers(named: Input) -> Input:
+    """Return what was named with the path of its teacher's files, where that is a trial. Raises UserError."""
+    match named:
+        case Recipe() as recipe:
+            return recipe_with_teacher(recipe)
+        case Study() as study:
+            return with_teacher(study)
+        case Path():
+            return named
 
 
-def load_target(
-    file: str | Path | None, data: str | None, settings: Sequence[str] = (), *, bench: Bench = HERE
-) -> Target:
+def load_target(named: Input, file: str | None, *, bench: Bench = HERE) -> Target:
     """Return the recipe that a command is to look at, with its images loaded.
 
-    `file`, `data` and `settings` have the meaning that `named_input` documents; `bench` says whether
-    torchvision may fetch the data set. A study stands for its first trial, the documented recipe. Raises
-    UserError.
+    `named` is what `named_input` found in `file`, None for data alone; `bench` says whether torchvision may
+    fetch the data set. A study stands for its first trial, the documented recipe. Raises UserError.
     """
-    match named_input(file, data, settings):
+    match with_teachers(named):
         case Recipe() as recipe:
             return replace(_recipe_target(recipe, bench), pruned=_of_pruned_network(file))
         case Study() as study:
@@ -113,34 +85,10 @@ def load_target(
             return _search_target(folder, bench)
 
 
-def is_file_or_search(file: str | Path) -> bool:
-    """Say whether a path is a recipe's, a study's or a search's; otherwise it names images."""
-    if is_uri(str(file)):
-        return STUDY_FILE in Store(str(file)).names()
-    return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()
-
-
-def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:
-    recipe = read_named_recipe(file)
-    if data is not None or settings:
-        from trainable.train import with_settings  # torch takes seconds to import
-
-        recipe = with_settings(recipe, settings, data)
-    return recipe_with_teacher(recipe)
-
-
-def _of_pruned_network(file: str | Path | None) -> str | None:
+def _of_pruned_network(file: str | None) -> str | None:
     """Return in words that a recipe's file is of a pruned network; settings change nothing about that."""
     path = None if file is None else local_folder(str(file))
-    return None if path is None else of_pruned_network(path, read_recipe(path))
-
-
-def _study_values(settings: Sequence[str]) -> dict[str, Any]:
-    values = settings_of(settings)
-    return {
-        f"base.{path}" if path.split(".")[0] in RECIPE_SECTIONS else path: value
-        for path, value in values.items()
-    }
+    return None if path is None else of_pruned_network(path, read_named_recipe(path))
 
 
 def _recipe_target(recipe: Recipe, bench: Bench) -> Target:

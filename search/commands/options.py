@@ -1,13 +1,14 @@
 """What commands can be asked for.
 
 The arguments and options of a command are the fields of a dataclass, which it takes as its one parameter; a
-command with at most two of them takes these as its parameters instead.
+command with at most two of them takes these as its parameters instead. What several commands have is declared
+once, here or in `trainable.train_options`, with the field of a study and of a recipe that it sets. Help,
+completion and docs/cli.md come from these declarations.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from inspect import Parameter, Signature
@@ -17,9 +18,22 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from search.running.cluster_token import send_token
+from trainable.bench import Bench, Say, bench_on, silent
+from trainable.errors import UserError
 from trainable.files.store import is_uri
-from trainable.train_options import DataPath, Download, Json, Set
+from trainable.train_options import (
+    DataOptions,
+    Device,
+    Download,
+    Force,
+    Json,
+    RecipeOptions,
+    Set,
+    Sets,
+)
 
+EXAMPLE = "Example: "
+LEAST_STEPS = 30  # that of trainable.probes.lr_find, which imports torch
 FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
 IMPORTS = "loading torch and Ray"  # a stage of commands that train
 # the exit code of a command that drives a search, by how that ended
@@ -40,6 +54,22 @@ def _with_token(address: str | None) -> str | None:
     return address
 
 
+def search_folder(address: str) -> Path:
+    """Return a search's folder on this machine, as `on_this_machine` does. Raises UserError without one."""
+    from search.record.home import NO_SEARCH
+    from search.study import STUDY_FILE
+
+    folder = on_this_machine(address)
+    if not (folder / STUDY_FILE).exists():
+        raise UserError(f"{folder}: {NO_SEARCH} (no {STUDY_FILE} in it); give STORAGE/NAME")
+    return folder
+
+
+def search_or_recipe(address: str) -> Path:
+    """Return a recipe's file, or a search's folder on this machine. Raises UserError where it holds none."""
+    return Path(address) if Path(address).is_file() else search_folder(address)
+
+
 def on_this_machine(address: str) -> Path:
     """Return a search's folder on this machine; for a search in an object store, its copy."""
     if not is_uri(address):
@@ -51,47 +81,96 @@ def on_this_machine(address: str) -> Path:
 
 Folder = Annotated[
     Path,
-    typer.Argument(metavar="DIR", parser=on_this_machine, help="A search's folder or URI: STORAGE/NAME."),
+    typer.Argument(metavar="DIR", parser=search_folder, help="A search's folder or URI: STORAGE/NAME."),
 ]
 SearchOrRecipe = Annotated[
     Path,
     typer.Argument(
         metavar="DIR|RECIPE",
-        parser=on_this_machine,
+        parser=search_or_recipe,
         help="A search's folder or URI: STORAGE/NAME; or a recipe's file.",
     ),
 ]
 ClusterAddress = Annotated[
     str | None, typer.Option(callback=_with_token, help="A running Ray cluster: auto or HOST:PORT.")
 ]
-PretrainedWeights = Annotated[
+
+
+def _objectives() -> list[str]:
+    from trainable.training.metrics import OBJECTIVES
+
+    return list(OBJECTIVES)
+
+
+Metric = Annotated[
     str | None,
-    typer.Option(metavar="PATH", help="Pretrained weights: a file, a folder of NAME.safetensors, or none."),
+    typer.Option(
+        metavar="NAME",
+        help="The metric that a search optimises, such as val_macro_f1.",
+        autocompletion=_objectives,
+    ),
+    Sets("objective.metric"),
+]
+Hours = Annotated[float | None, typer.Option(help="Stop after this many hours."), Sets("budget.hours")]
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="Stop after this many minutes."),
+    Sets("budget.hours", value=lambda minutes: minutes / 60.0),
+]
+Name = Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME."), Sets("name")]
+Storage = Annotated[str | None, typer.Option(help="Folder or URI that holds the searches."), Sets("storage")]
+TrackingUri = Annotated[
+    str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db."), Sets("tracking.uri")
 ]
 
 
-ANY_INPUT = typer.Argument(
-    metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
-)
-NamedInput = Annotated[str | None, ANY_INPUT]
+def _gpus(written: str) -> Any:
+    from trainable.recipe.yamlfile import parse_setting
+
+    return parse_setting(f"resources.gpus={written}")[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(RecipeOptions):
+    """The options that set a study's fields, and a recipe's, the same for all commands that read one."""
+
+    metric: Metric = None
+
+
+InputFile = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(StudyOptions):
+    """What a command looks at: one input, and the options that change it."""
+
+    file: InputFile = None
 
 
 def command(
-    app: typer.Typer, name: str | None = None
+    app: typer.Typer, example: str, *, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a function to a command line. The fields of a dataclass that it takes, or else its parameters, are
-    the command's arguments and options, in their order."""
+    the command's arguments and options, in their order. The example stands at the end of its help."""
 
     def add(run: Callable[..., None]) -> Callable[..., None]:
         taken = [each for name, each in get_type_hints(run).items() if name != "return"]
-        app.command(name)(_of_fields(run, taken[0]) if is_dataclass(taken[0]) else run)
+        app.command(name, epilog=f"{EXAMPLE}{example}")(
+            _of_fields(run, taken[0]) if is_dataclass(taken[0]) else run
+        )
         return run
 
     return add
 
 
 def _of_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
-    """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer."""
+    """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer. Those
+    that the command shares with others come last."""
     hints = get_type_hints(kind, include_extras=True)
 
     def call(**given: Any) -> None:
@@ -102,66 +181,49 @@ def _of_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
         [
             Parameter(
                 each.name,
-                Parameter.POSITIONAL_OR_KEYWORD,
+                Parameter.KEYWORD_ONLY,
                 default=Parameter.empty if each.default is MISSING else each.default,
                 annotation=hints[each.name],
             )
-            for each in fields(kind)
+            for each in sorted(fields(kind), key=lambda each: each.name not in vars(kind)["__annotations__"])
         ]
     )
     return call
 
 
-@dataclass(frozen=True)
-class SearchOptions:
+def bench_of(options: DataOptions, say: Say = silent) -> Bench:
+    """Return the bench that a command's options ask for. Raises UserError for a device that is not there."""
+    return bench_on(options.device, may_fetch=options.download, say=say)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(StudyOptions):
     """What `tunebook search` is asked for."""
 
-    study: Annotated[Path | None, typer.Argument(metavar="[STUDY.yaml]", help="A study; or use --data.")] = (
-        None
-    )
-    data: DataPath = None
-    model: Annotated[
-        str | None,
-        typer.Option(help="resnet_small, unet_small, a torchvision name, timm/NAME or smp/DECODER/ENCODER."),
+    file: Annotated[str | None, typer.Argument(metavar="STUDY.yaml|DATA", help="A study, or images.")] = None
+    trials: Annotated[int | None, typer.Option(help="How many trials."), Sets("budget.trials")] = None
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of the longest trial."), Sets("budget.epochs")
     ] = None
-    weights: PretrainedWeights = None
-    trials: Annotated[int | None, typer.Option(help="How many trials.")] = None
-    epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None
-    hours: Annotated[float | None, typer.Option(help="Stop after this many hours.")] = None
-    cpus: Annotated[int | None, typer.Option(help="CPUs for each worker.")] = None
+    hours: Hours = None
+    minutes: Minutes = None
+    cpus: Annotated[int | None, typer.Option(help="CPUs for each worker."), Sets("resources.cpus")] = None
     gpus: Annotated[
-        str | None, typer.Option(help="GPUs for each worker: a number (0.5: two share one GPU), or auto.")
+        str | None,
+        typer.Option(help="GPUs for each worker: a number (0.5: two share one GPU), or auto."),
+        Sets("resources.gpus", value=_gpus),
     ] = None
     address: ClusterAddress = None
-    storage: Annotated[str | None, typer.Option(help="Folder or URI that holds the searches.")] = None
-    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db.")] = None
-    experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None
-    download: Download = False
+    storage: Storage = None
+    name: Name = None
+    tracking_uri: TrackingUri = None
+    experiment: Annotated[
+        str | None, typer.Option(help="Name of the MLflow experiment."), Sets("tracking.experiment")
+    ] = None
     again: Annotated[bool, typer.Option("--resume", help="Resume the search of this name if it exists.")] = (
         False
     )
-    settings: Set = None
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """The values of a study that options set, by dotted path; None where one is not given."""
-        from trainable.recipe.yamlfile import parse_setting
-
-        return {
-            "data.path": self.data,
-            "base.model": self.model,
-            "base.model.weights": self.weights,
-            "budget.trials": self.trials,
-            "budget.epochs": self.epochs,
-            "budget.hours": self.hours,
-            "resources.cpus": self.cpus,
-            "resources.gpus": None if self.gpus is None else parse_setting(f"resources.gpus={self.gpus}")[1],
-            "storage": self.storage,
-            "name": self.name,
-            "tracking.uri": self.tracking_uri,
-            "tracking.experiment": self.experiment,
-        }
+    as_json: Json = False
 
 
 @dataclass(frozen=True)
@@ -170,6 +232,7 @@ class ResumeOptions:
 
     folder: Folder
     address: ClusterAddress = None
+    as_json: Json = False
     download: Download = False
 
 
@@ -180,6 +243,7 @@ class ExtendOptions:
     folder: Folder
     trials: Annotated[int, typer.Option(help="How many trials more.", min=1)]
     address: ClusterAddress = None
+    as_json: Json = False
     download: Download = False
 
 
@@ -193,6 +257,7 @@ class AuditPruningOptions:
         typer.Option(help="The share of each rung's stopped trials to train to their end.", min=0, max=1),
     ] = 0.1
     address: ClusterAddress = None
+    as_json: Json = False
     download: Download = False
 
 
@@ -235,61 +300,50 @@ class ShrinkOptions:
             help="Fine-tune again, as long, with the unpruned network as teacher; -o writes that one.",
         ),
     ] = False
+    force: Force = False
+    device: Device = None
     settings: Set = None  # of the recipe of the fine-tuning
     as_json: Json = False
     download: Download = False
 
 
-@dataclass(frozen=True)
-class ExplainOptions:
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(InputOptions):
     """What `tunebook explain` is asked for."""
 
-    file: NamedInput = None
-    data: DataPath = None
-    weights: PretrainedWeights = None
-    settings: Set = None
     everything: Annotated[
         bool, typer.Option("--all", help="List the fixed fields of a study or a search, too.")
     ] = False
-    download: Download = False
+    as_json: Json = False
 
 
-@dataclass(frozen=True)
-class LrFindOptions:
+@dataclass(frozen=True, kw_only=True)
+class LrFindOptions(InputOptions):
     """What `tunebook lr-find` is asked for."""
 
-    file: NamedInput = None
-    data: DataPath = None
-    settings: Set = None
-    steps: Annotated[int, typer.Option(help="Optimizer steps in each sweep.")] = 100
-    sweeps: Annotated[int, typer.Option(help="How many sweeps, each over other batches.")] = 3
+    steps: Annotated[int, typer.Option(help="Optimizer steps in each sweep.", min=LEAST_STEPS)] = 100
+    sweeps: Annotated[int, typer.Option(help="How many sweeps, each over other batches.", min=1)] = 3
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write .png, .html or .json.")] = None
+    force: Force = False
     as_json: Json = False
-    download: Download = False
 
 
-@dataclass(frozen=True)
-class BatchFindOptions:
+@dataclass(frozen=True, kw_only=True)
+class BatchFindOptions(InputOptions):
     """What `tunebook batch-find` is asked for."""
 
-    file: NamedInput = None
-    data: DataPath = None
-    settings: Set = None
     limit_gib: Annotated[
         float | None,
         typer.Option(help="Memory limit; default: all of a GPU, or half of a CPU's free memory."),
     ] = None
     as_json: Json = False
-    download: Download = False
 
 
-@dataclass(frozen=True)
-class BackbonesOptions:
+@dataclass(frozen=True, kw_only=True)
+class BackbonesOptions(DataOptions):
     """What `tunebook backbones` is asked for."""
 
-    file: NamedInput = None
-    data: DataPath = None
-    settings: Set = None
+    file: InputFile = None
     models: Annotated[str | None, typer.Option(help="timm's names, with commas between.")] = None
     size: Annotated[str | None, typer.Option(help="A list of candidates: small, medium or large.")] = None
     weights: Annotated[
@@ -299,15 +353,14 @@ class BackbonesOptions:
         Path | None,
         typer.Option("-o", "--out", metavar="FILE", help="A new file for the study of the best three."),
     ] = None
+    force: Force = False
     as_json: Json = False
-    download: Download = False
 
 
-@dataclass(frozen=True)
-class CheckOptions:
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(InputOptions):
     """What `tunebook check` is asked for."""
 
-    target: Annotated[str, ANY_INPUT]
     full: Annotated[bool, typer.Option("--full", help="Decode and compare every image.")] = False
     debug: Annotated[
         list[str] | None, typer.Option("--debug", metavar="TOOL", help="gradcheck: check gradients too.")
@@ -318,20 +371,30 @@ class CheckOptions:
             help="Time for the checks that train, by default 60; --full and --debug take more.", min=1
         ),
     ] = None
+    minutes: Annotated[float | None, typer.Option(help="The same in minutes.", min=1 / 60)] = None
     write_exclusions: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="List copies between parts in a new CSV file for data.exclude."),
     ] = None
     address: ClusterAddress = None
-    weights: PretrainedWeights = None
-    settings: Set = None
     as_json: Json = False
-    download: Download = False
+
+    @property
+    def title(self) -> str:
+        """What is checked, as a person named it."""
+        return str(self.file if self.file is not None else self.data)
+
+    @property
+    def time(self) -> float | None:
+        """The seconds that are given; None where none are. Raises UserError where both are."""
+        if self.seconds is not None and self.minutes is not None:
+            raise UserError("--seconds and --minutes: both set the time of the checks; give one of them")
+        return self.seconds if self.minutes is None else 60.0 * self.minutes
 
     @property
     def checks(self) -> bool:
         """The list of copies is made alone, unless an option of the checks is given with it."""
-        return self.write_exclusions is None or self.seconds is not None or bool(self.debug)
+        return self.write_exclusions is None or self.time is not None or bool(self.debug)
 
 
 @dataclass(frozen=True)
@@ -351,6 +414,7 @@ class ReportOptions:
         bool, typer.Option("--watch", help="Serve the page at 127.0.0.1, and follow the search.")
     ] = False
     port: Annotated[int, typer.Option(help="Port of --watch.", min=1, max=65535)] = 5050
+    force: Force = False
     as_json: Json = False
 
 
@@ -398,6 +462,9 @@ class ExportOptions:
         Path | None,
         typer.Option(metavar="NEW_DIR", help="Write the parts of the data there too, as class folders."),
     ] = None
+    force: Force = False
+    device: Device = None
+    as_json: Json = False
     download: Download = False
 
     @property
@@ -425,6 +492,16 @@ class BundleOptions:
     ]
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.")]
     trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None
+    force: Force = False
+    as_json: Json = False
+
+
+@dataclass(frozen=True)
+class DeleteOptions:
+    """What `tunebook delete` is asked for."""
+
+    folder: Folder
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False
 
 
 @dataclass(frozen=True)
@@ -441,6 +518,7 @@ class RefineOptions:
             help="A new file for the next study; exit code 1, and no file, if nothing is to change.",
         ),
     ] = None
+    force: Force = False
     as_json: Json = False
 
 
@@ -448,11 +526,6 @@ def refuse_with_address(options: Mapping[str, object]) -> None:
     """Refuse options, by their names, that mean nothing where a cluster is looked at."""
     if given := [name for name, value in options.items() if value]:
         raise typer.BadParameter(f"{' and '.join(given)}: not with --address, which checks machines alone")
-
-
-def with_weights(settings: Sequence[str] | None, weights: str | None) -> list[str]:
-    """Return settings with one for weights, if they are given."""
-    return [*(settings or ()), *([] if weights is None else [f"model.weights={json.dumps(weights)}"])]
 
 
 def exit_with(state: str) -> None:

@@ -13,24 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from search.commands.inputs import Target, load_target
-from search.commands.options import BatchFindOptions, LrFindOptions
-from search.reporting.picture import new_figure, png
-from search.reporting.terminal import console, say
+from search.commands.named import input_with_images
+from search.commands.options import BatchFindOptions, LrFindOptions, bench_of
 from spaces.domains import counted
-from trainable.bench import Bench
 from trainable.errors import UserError
+from trainable.files.folders import refuse_existing
 from trainable.files.store import name_in
-from trainable.probes.batch_find import BatchFound, Tried, batch_find
-from trainable.probes.lr_find import LrBand, lr_find
 from trainable.recipe.yamlfile import write_whole
-from trainable.run import make_run
 from trainable.terminal import GIB, tell, tell_json
-from trainable.training.devices import threads
-from trainable.training.run import Run
 
-if TYPE_CHECKING:  # 0.6 s to import
+if TYPE_CHECKING:  # torch takes seconds to import
     from matplotlib.axes import Axes
+
+    from search.commands.inputs import Target
+    from trainable.probes.batch_find import BatchFound, Tried
+    from trainable.probes.lr_find import LrBand
+    from trainable.training.run import Run
 
 CURVES = ("#2166ac", "#4393c3", "#92c5de")
 READINGS = {"minimum_tenth": "minimum / 10", "steepest": "steepest", "valley": "valley"}
@@ -66,6 +64,8 @@ ADVICE = (
 
 def picture(band: LrBand, title: str, own_lr: float) -> bytes:
     """Return a PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
+    from search.reporting.picture import new_figure, png
+
     figure, (axes,) = new_figure()
     for number, sweep in enumerate(band.sweeps):
         rates = [rate * band.at_256 for rate in sweep.rates]
@@ -121,10 +121,15 @@ def _row(cells: Sequence[str], tag: str) -> str:
 def run_lr_find(options: LrFindOptions) -> bool:
     """Print the band of learning rates of a recipe, and write it where that is asked for, to a name that ends
     with .png, .html or .json; return whether there is one. Raises UserError."""
-    bench = Bench(may_fetch=options.download)
-    target = load_target(options.file, options.data, options.settings or (), bench=bench)
     out, as_json = options.out, options.as_json
-    _check_out(out)
+    _check_out(out, force=options.force)
+    named = input_with_images(options)
+    bench = bench_of(options)
+    from search.commands.inputs import load_target
+    from search.reporting.terminal import say
+    from trainable.probes.lr_find import lr_find
+
+    target = load_target(named, options.file, bench=bench)
     _say_remarks(target, as_json)
     with _run(target) as (run, count):
         band = lr_find(run, steps=options.steps, sweeps=options.sweeps)
@@ -142,10 +147,14 @@ def run_lr_find(options: LrFindOptions) -> bool:
 
 def run_batch_find(options: BatchFindOptions) -> bool:
     """Print the micro-batch sizes that fit, and which to use; return whether any fits. Raises UserError."""
-    bench = Bench(may_fetch=options.download)
-    target = load_target(options.file, options.data, options.settings or (), bench=bench)
     if (gib := options.limit_gib) is not None and not 0.0 < gib < float("inf"):
         raise UserError(f"--limit-gib: expected a number above 0, got {gib:g}")
+    named = input_with_images(options)
+    bench = bench_of(options)
+    from search.commands.inputs import load_target
+    from trainable.probes.batch_find import batch_find
+
+    target = load_target(named, options.file, bench=bench)
     _say_remarks(target, options.as_json)
     with _run(target) as (run, count):
         found = batch_find(run, limit_bytes=round(gib * GIB) if gib is not None else None)
@@ -166,6 +175,8 @@ def _say_remarks(target: Target, as_json: bool) -> None:
 
 
 def _print_band(band: LrBand, run: Run) -> None:
+    from search.reporting.terminal import console, say
+
     head, *body = _rows(band)
     table = Table(title=_title(run), title_justify="left", header_style="bold", box=None, pad_edge=False)
     for number, name in enumerate(head):
@@ -224,9 +235,11 @@ def _write_band(out: Path, band: LrBand, run: Run, tree: dict[str, Any]) -> None
     write_whole(out, content)
 
 
-def _check_out(out: Path | None) -> None:
+def _check_out(out: Path | None, *, force: bool) -> None:
     if out is None:
         return
+    if not force:
+        refuse_existing("--out", out)
     if out.suffix not in ENDINGS:
         raise UserError(f"--out {out}: expected a name that ends with {', '.join(ENDINGS)}")
     if not out.absolute().parent.is_dir():
@@ -241,6 +254,8 @@ def _rate(value: float | None) -> str:
 
 
 def _print_sizes(found: BatchFound, run: Run, count: int) -> None:
+    from search.reporting.terminal import console, say
+
     table = Table(title=_title(run), title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in ("images", "memory", "images a second", ""):
         table.add_column(name, justify="right" if name else "left")
@@ -307,6 +322,9 @@ def _memory(amount: int) -> str:
 @contextmanager
 def _run(target: Target) -> Iterator[tuple[Run, int]]:
     """Give the block the target's run and its number of threads, which is a trial's."""
+    from trainable.run import make_run
+    from trainable.training.devices import threads
+
     with threads(target.threads) as count:
         bench = target.bench
         run = make_run(target.recipe, data=target.data, bench=bench)

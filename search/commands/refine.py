@@ -10,7 +10,7 @@ from search.commands.options import FAILED, RefineOptions
 from search.learning.refine import refine, write_next
 from search.learning.search import Search
 from search.reporting.terminal import show_refined
-from trainable.errors import UserError
+from trainable.files.folders import refuse_existing
 from trainable.terminal import tell_json
 
 
@@ -22,8 +22,8 @@ def run_refine(options: RefineOptions) -> None:
     search that is over, or `out` exists.
     """
     folder, out = options.folder, options.out
-    if out is not None and out.exists():
-        raise UserError(f"{out}: exists; give the next study another name, or remove it first")
+    if out is not None and not options.force:
+        refuse_existing("-o", out)
     refined = refine(Search(folder.absolute()))
     if out is not None:
         write_next(refined, out)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
 from search.commands.options import ReportOptions, on_this_machine
 from search.learning.search import Search
+from search.record.home import EVENTS_FILE, FACTS_FILE, REPORT_FILE, VERIFICATION_FILE
 from search.reporting.content import Report
 from search.reporting.gather import report_of
 from search.reporting.live import serve
 from search.reporting.page import live_page, write_as, write_report
 from search.reporting.terminal import say
+from search.study import STUDY_FILE
 from trainable.errors import UserError
+from trainable.files.folders import refuse_existing
 from trainable.terminal import tell_json
 
+# a report shows what is in these files
+REPORTED = (STUDY_FILE, EVENTS_FILE, FACTS_FILE, VERIFICATION_FILE)
 WRITTEN = (".html", ".json")  # a report is written as a page, or as data
 
 
@@ -36,11 +42,32 @@ def run_report(options: ReportOptions) -> None:
         raise UserError("--json prints the data; to write them to a file, give -o FILE.json alone")
     if out is not None and out.suffix not in WRITTEN:
         raise UserError(f"-o {out}: expected a name that ends in {' or '.join(WRITTEN)}")
+    if out is not None and not options.force:
+        refuse_existing("-o", out)
     search, report = Search(folder), _report_of(folder, compared)
     if options.as_json:
         tell_json(report.model_dump_json())
     else:
         say(str(write_report(search, report) if out is None else write_as(out, report)))
+
+
+def open_report(folder: Path) -> None:
+    """Open a search's report in the browser, and print its path; it is written first where it is missing or
+    older than what it shows. Raises UserError where there is no search, or it cannot be written."""
+    file = current_report(folder)
+    say(str(file))
+    if not webbrowser.open(file.absolute().as_uri()):
+        say("no browser was found here; open this file in one")
+
+
+def current_report(folder: Path) -> Path:
+    """Return the page of a search's report; written anew where it is missing or older than what it shows."""
+    file, shown = folder / REPORT_FILE, (folder / name for name in REPORTED)
+    newest = max((each.stat().st_mtime for each in shown if each.exists()), default=0.0)
+    if file.exists() and file.stat().st_mtime >= newest:
+        return file
+    search = Search(folder)
+    return write_report(search, report_of(search))
 
 
 def _watch(folder: Path, port: int, compared: Sequence[Path]) -> None:

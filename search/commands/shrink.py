@@ -8,39 +8,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from search.commands.bundle import find_trained
-from search.commands.inputs import YAML_ENDINGS
+from search.commands.bundle import check_trained, find_trained
+from search.commands.named import YAML_ENDINGS
 from search.commands.options import ShrinkOptions
-from search.reporting.terminal import console
-from search.results.teachers import recipe_with_teacher, teacher_folder
-from search.retraining.shrunk import ShrunkComparison, compared
-from search.study import STUDY_FILE
+from search.study import STUDY_FILE, read_study
 from spaces.domains import counted
-from trainable.bench import Bench, silent
-from trainable.bundle.trained import Trained, trained_in
-from trainable.data import DataSet
+from trainable.bench import Bench, bench_on, silent
 from trainable.errors import RunError, UserError
 from trainable.files.folders import check_new, moved_to, temporary_folder
-from trainable.models.libraries import title_of
+from trainable.models.network_names import read_named_recipe
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER
 from trainable.recipe.trained_files import (
+    METRICS_FILE,
     MODEL_FILE,
+    PRUNED_FILE,
     RECIPE_FILE,
     TRAINING_FILE,
     of_pruned_network,
     teacher_files,
 )
-from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
-from trainable.shrinking.dependencies import library
-from trainable.shrinking.fine_tuning import LR_FACTOR, fine_tuning, taught_by
-from trainable.shrinking.prune import prune
-from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch, write_shrunk
+from trainable.recipe.yamlfile import parse_setting, write_whole
 from trainable.terminal import tell, tell_json
-from trainable.train import METRICS_FILE, images_of, train
-from trainable.training.network import make_network
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from search.retraining.shrunk import ShrunkComparison
+    from trainable.bundle.trained import Trained
+    from trainable.data import DataSet
+    from trainable.shrinking.shrink import Shrunk
 
 # no setting changes these sections: the weights were trained with them
 FIXED = ("version", "task", "data", "model", "provenance")
@@ -61,9 +58,10 @@ def run_shrink(options: ShrinkOptions) -> None:
     """
     out = options.out
     _check_numbers(options)
-    library()
     if out is not None:
-        check_new(out, "the pruned network")
+        check_new(out, "the pruned network", PRUNED_FILE if options.force else None)
+        if out.resolve() == options.source.resolve():
+            raise UserError(f"-o {out}: is what is pruned; give another folder")
     _check_settings(options)
     if out is not None and options.distillation and _is_recipe(options.source):
         name = quote(str(options.source))
@@ -72,7 +70,17 @@ def run_shrink(options: ShrinkOptions) -> None:
             f"no recipe could name it; `tunebook train {name} --out DIR`, then `tunebook shrink DIR "
             f"--distillation -o {quote(str(out))}`"
         )
-    bench = Bench(may_fetch=options.download, say=silent if options.as_json else tell)
+    if not _is_recipe(options.source):
+        check_trained(options.source, options.trial)
+    _check_fields(options)
+    say = silent if options.as_json else tell
+    bench = bench_on(options.device, may_fetch=options.download, say=say)
+    from search.results.teachers import teacher_folder
+    from search.retraining.shrunk import compared
+    from trainable.shrinking.dependencies import library
+    from trainable.shrinking.shrink import shrink
+
+    library()
     try:
         with _trained(options, bench) as (trained, folder):
             if trained.whole_training is None:
@@ -103,7 +111,7 @@ def run_shrink(options: ShrinkOptions) -> None:
     except RunError as error:
         raise ShrinkFailed(str(error)) from error
     if out is not None:
-        _write(shrunk, found, out)
+        _write(shrunk, found, out, replaces=options.force)
     _show(found, as_json=options.as_json)
     if out is not None:
         bench.say(f"the pruned network of seed {shrunk.best.seed}, the best on the validation part -> {out}")
@@ -131,7 +139,11 @@ def _trained(options: ShrinkOptions, bench: Bench) -> Iterator[tuple[Trained, Pa
         raise UserError(f"{source}: lies beside trained weights; give its folder, {source.parent}")
     if options.trial is not None:
         raise UserError(f"--trial {options.trial}: {source} is one recipe, and no search")
-    recipe = recipe_with_teacher(read_recipe(source))
+    from search.results.teachers import recipe_with_teacher
+    from trainable.bundle.trained import trained_in
+    from trainable.train import train
+
+    recipe = recipe_with_teacher(read_named_recipe(source))
     if (words := of_pruned_network(source, recipe)) is not None:
         bench.say(words)
     tuning = _recipe(options, recipe)
@@ -154,6 +166,11 @@ def _check_prunable(recipe: Recipe, share: float, bench: Bench) -> DataSet:
 
     Raises ModelError.
     """
+    from trainable.models.libraries import title_of
+    from trainable.shrinking.prune import prune
+    from trainable.train import images_of
+    from trainable.training.network import make_network
+
     data = images_of(recipe, None, bench, own_model=False)
     info = data.info
     network = make_network(recipe.model.model_copy(update={"weights": None}), info, bench=bench)
@@ -170,7 +187,7 @@ def _check_numbers(options: ShrinkOptions) -> None:
     """Raise UserError for numbers that no pruning and no fine-tuning can have, before anything is loaded."""
     if not 0.0 < options.flops < 1.0:
         raise UserError(f"--flops {options.flops:g}: expected a share of the operations above 0 and below 1")
-    factor = LR_FACTOR if options.lr_factor is None else options.lr_factor
+    factor = 1.0 if options.lr_factor is None else options.lr_factor
     if not 0.0 < factor < math.inf:
         raise UserError(f"--lr-factor {factor:g}: expected a number above 0, such as 0.3")
 
@@ -189,9 +206,26 @@ def _check_settings(options: ShrinkOptions) -> None:
             )
 
 
+def _check_fields(options: ShrinkOptions) -> None:
+    """Raise RecipeError for a setting of a field that the trained network's recipe has not."""
+    source, values = options.source, _values(options)
+    if (source / STUDY_FILE).exists():
+        training = read_study(source / STUDY_FILE).base_recipe()
+    else:
+        training = read_named_recipe(source if _is_recipe(source) else source / RECIPE_FILE)
+    if any(path.endswith(".kind") for path in values):
+        return  # another kind has other fields; the recipe of the fine-tuning is checked later
+    for path in values:
+        if path.split(".")[0] != SECTION:
+            training.get(path)
+
+
 def _recipe(options: ShrinkOptions, training: Recipe) -> Recipe:
     """Return the recipe of the fine-tuning; with `--distillation` settings of its section are those of the
     second one. Raises RecipeError, and ModelError where the files of another teacher are missing."""
+    from search.results.teachers import recipe_with_teacher
+    from trainable.shrinking.fine_tuning import LR_FACTOR, fine_tuning
+
     factor = LR_FACTOR if options.lr_factor is None else options.lr_factor
     recipe = fine_tuning(training, epochs=options.epochs, lr_factor=factor)
     values = {path: value for path, value in _values(options).items() if not _is_of_teaching(options, path)}
@@ -210,6 +244,8 @@ def _recipe(options: ShrinkOptions, training: Recipe) -> Recipe:
 
 def _taught(options: ShrinkOptions, recipe: Recipe, teacher: Path) -> Recipe:
     """Return the recipe of the fine-tuning that learns from a teacher, too. Raises RecipeError."""
+    from trainable.shrinking.fine_tuning import taught_by
+
     values = {path: value for path, value in _values(options).items() if _is_of_teaching(options, path)}
     return taught_by(recipe, teacher).with_values(values)
 
@@ -221,13 +257,17 @@ def _effort(options: ShrinkOptions, recipe: Recipe, trained: Trained) -> str:
     if options.distillation:
         runs.append("as many that learn from the unpruned network")
     if options.scratch:
+        from trainable.shrinking.shrink import training_from_scratch
+
         epochs = training_from_scratch(trained).loop.epochs
         runs.append(f"{options.seeds} trainings of {counted(epochs, 'epoch')}")
     return ", and ".join(runs)
 
 
-def _write(shrunk: Shrunk, found: ShrunkComparison, out: Path) -> None:
-    with moved_to(out) as folder:
+def _write(shrunk: Shrunk, found: ShrunkComparison, out: Path, *, replaces: bool) -> None:
+    from trainable.shrinking.shrink import write_shrunk
+
+    with moved_to(out, replaces=PRUNED_FILE if replaces else None) as folder:
         write_shrunk(shrunk, folder)
         write_whole(folder / METRICS_FILE, (_as_json(found) + "\n").encode())
 
@@ -236,6 +276,8 @@ def _show(found: ShrunkComparison, *, as_json: bool) -> None:
     if as_json:
         tell_json(_as_json(found))
         return
+    from search.reporting.terminal import console
+
     console().print(found.scores_table())
     console().print(found.costs_table())
     tell(found.words())

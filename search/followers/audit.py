@@ -5,9 +5,10 @@ The journal is the truth. Each difference from it is one line; `tunebook audit` 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from trainable.files.regular import check_regular
 from trainable.files.store import StoreError
 
 SENT_AS_KILLED = ("stopped", "infeasible")  # ends of trials that earlier versions sent so
+SCHEMA = 1
 EpochScores = Mapping[int, float]  # the objective by epoch
 
 
@@ -50,6 +52,10 @@ class Audit:
             f"journal, MLflow, {MIRROR_FILE} and checkpoints agree: {counted(self.trials, 'trial')}, "
             f"{counted(self.epochs, 'epoch')}, each once"
         )
+
+    def json(self) -> str:
+        """Return the same as a JSON text."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2)
 
 
 def audit(search: Search) -> Audit:

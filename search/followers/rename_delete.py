@@ -180,7 +180,7 @@ def _runs(study: Study, folder: Path) -> tuple[MlflowClient, list[Run], str] | N
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
-    experiment = client.get_experiment_by_name(study.tracking.experiment)
+    experiment = client.get_experiment_by_name(study.experiment)
     if experiment is None:
         return None
     runs: list[Run] = []

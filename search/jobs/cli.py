@@ -8,8 +8,16 @@ from typing import Annotated
 
 import typer
 
-from search.commands.options import command
-from trainable.train_options import Download, Set
+from search.commands.options import (
+    Hours,
+    Minutes,
+    Name,
+    Storage,
+    StudyOptions,
+    TrackingUri,
+    command,
+)
+from trainable.train_options import Json, study_values
 
 app = typer.Typer()
 
@@ -27,26 +35,24 @@ EXIT_CODES = {"SUCCEEDED": 0, "STOPPED": 130}
 FAILED = 1
 
 
-@dataclass(frozen=True)
-class SubmitOptions:
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions(StudyOptions):
     """What `tunebook submit` is asked for."""
 
     study: Annotated[
         Path, typer.Argument(metavar="STUDY.yaml", help="A study; its paths are paths on the cluster.")
     ]
     address: Dashboard
-    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None
-    storage: Annotated[
-        str | None, typer.Option(help="Folder on the cluster, or URI, that holds the searches.")
-    ] = None
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI, as the cluster reaches it.")] = None
+    hours: Hours = None
+    minutes: Minutes = None
+    name: Name = None
+    storage: Storage = None
+    tracking_uri: TrackingUri = None
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
     ] = None
     detach: Annotated[bool, typer.Option("--detach", help="Do not follow the job's log.")] = False
-    download: Download = False
-    settings: Set = None
 
 
 @dataclass(frozen=True)
@@ -77,31 +83,33 @@ class FetchOptions:
     ] = None
 
 
-@command(app)
+@command(app, "tunebook submit study.yaml --address http://head:8265 --name flowers")
 def submit(options: SubmitOptions) -> None:
     """Search on a Ray cluster, as a job that needs this machine no more, and follow its log."""
-    from search.commands.asked import study_asked
+    from search.commands.asked import settings_of, study_asked
+
+    address = options.address
+    asked = study_asked(options.study, study_values(options) | settings_of(options.settings or ()))
     from search.jobs import commands
 
-    flags = {"name": options.name, "storage": options.storage, "tracking.uri": options.tracking_uri}
-    asked, address = study_asked(options.study, flags, options.settings or ()), options.address
     job = commands.submit(asked, address, environment=options.env or (), may_fetch=options.download)
     if not options.detach:
         raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
 
 
-@command(app)
+@command(app, "tunebook status --address http://head:8265")
 def status(
     address: Dashboard,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Show only this job.")] = None,
+    json: Json = False,
 ) -> None:
     """Show the searches that were submitted to a cluster, or the state of one of them."""
     from search.jobs import commands
 
-    commands.status(address, job)
+    commands.status(address, job, as_json=json)
 
 
-@command(app)
+@command(app, "tunebook stop flowers-3f9c1a --address http://head:8265")
 def stop(job: Job, address: Dashboard) -> None:
     """Stop a submitted search cleanly; submit it again to resume it."""
     from search.jobs import commands
@@ -109,7 +117,7 @@ def stop(job: Job, address: Dashboard) -> None:
     raise typer.Exit(0 if commands.stop(address, job) in ("STOPPED", "SUCCEEDED") else FAILED)
 
 
-@command(app)
+@command(app, "tunebook logs flowers-3f9c1a --follow --address http://head:8265")
 def logs(options: LogsOptions) -> None:
     """Print what a submitted search has printed."""
     from search.jobs import commands
@@ -119,7 +127,7 @@ def logs(options: LogsOptions) -> None:
     commands.logs(options.address, options.job)
 
 
-@command(app)
+@command(app, "tunebook fetch flowers-3f9c1a -o flowers-search --address http://head:8265")
 def fetch(options: FetchOptions) -> None:
     """Copy the best recipe, the report and the journal of a submitted search to this machine."""
     from search.jobs import commands

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -25,11 +26,12 @@ from search.study import STUDY_FILE, Study
 from trainable.errors import UserError
 from trainable.files.folders import temporary_folder
 from trainable.files.store import name_in
-from trainable.terminal import visible_lines
+from trainable.terminal import tell_json, visible_lines
 
 # the variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 STOP_SECONDS = 75.0
+SCHEMA = 1
 FETCH_SECONDS, STATUS_SECONDS = 300.0, 60.0
 # so begins a line that Ray writes into a job's log, as while it prepares the job's environment
 RAYS_OWN = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \w+\.py:\d+ -- ")
@@ -99,13 +101,16 @@ def logs(address: str, name: str) -> None:
     print(visible_lines(Jobs(address).log(name)), end="")
 
 
-def status(address: str, name: str | None = None) -> None:
-    """Print a table of the cluster's searches.
+def status(address: str, name: str | None = None, *, as_json: bool = False) -> None:
+    """Print a table of the cluster's searches, or the same as JSON.
 
     For one job also its last line, and what `tunebook show` prints there: trials and machines.
     """
     jobs = Jobs(address)
     listed = jobs.all() if name is None else [jobs.one(name)]
+    if as_json:
+        tell_json(json.dumps({"schema": SCHEMA, "jobs": [_job_tree(job) for job in listed]}, indent=2))
+        return
     if not listed:
         terminal.say(f"{address}: no search has been submitted to this cluster")
         return
@@ -131,6 +136,18 @@ def status(address: str, name: str | None = None) -> None:
             terminal.say(line)
         if (there := (job.metadata or {}).get(FOLDER)) is not None:
             terminal.say(_shown(jobs, job, there))
+
+
+def _job_tree(job: Any) -> dict[str, object]:
+    metadata = job.metadata or {}
+    return {
+        "job": job.submission_id,
+        "search": metadata.get(SEARCH),
+        "state": str(job.status).lower(),
+        "began": None if job.start_time is None else job.start_time / 1e3,  # seconds, as time.time()
+        "ended": None if job.end_time is None else job.end_time / 1e3,
+        "folder": metadata.get(FOLDER),
+    }
 
 
 def _shown(jobs: Jobs, job: Any, there: str) -> str:

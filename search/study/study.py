@@ -57,7 +57,6 @@ MOST_TRIALS = 1_000_000
 LEAST_SECTIONS_OF_A_RECIPE = 3
 LIBRARIES = ("timm", "torchvision", "smp")
 WEIGHTS = "model.weights"
-FROM_SCRATCH = "none"  # on the command line this word in place of weights asks for none
 # how a study names a folder: a path on a machine, or a URI in an object store
 Address = Annotated[
     str, Field(min_length=1), AfterValidator(without_credentials), AfterValidator(usable_path)

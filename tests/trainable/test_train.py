@@ -19,9 +19,9 @@ from trainable.errors import RecipeError, UserError
 from trainable.origins import Origins, differences, may_be_same
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.recipe.yamlfile import read_recipe, with_settings, write_recipe
 from trainable.run import make_run
-from trainable.train import threads_of, with_settings
+from trainable.train import threads_of
 from trainable.train_options import TrainOptions
 from trainable.training.devices import device_name
 
@@ -277,7 +277,7 @@ def test_settings_are_values_of_yaml_and_drop_a_provenance_that_no_longer_holds(
     assert changed.loop.micro_batch is None
     assert changed.provenance is None
     assert with_settings(recipe, ["loop.epochs=2"]).provenance == Provenance(trial=3)
-    moved = with_settings(recipe, [], "elsewhere")
+    moved = with_settings(recipe, [], {"data.path": "elsewhere"})
     assert (moved.data.path, moved.data.format, moved.provenance) == (
         "elsewhere",
         "auto",

@@ -16,13 +16,19 @@ from trainable.bundle.weights_alone import write_timm_files
 from trainable.data import Split
 from trainable.files.folders import check_new, moved_to
 from trainable.outcome import by_class_tree, confusion_tree
-from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE
+from trainable.recipe.trained_files import (
+    METRICS_FILE,
+    MODEL_FILE,
+    ONNX_FILE,
+    PRUNED_FILE,
+    RECIPE_FILE,
+    TRAINING_FILE,
+)
 from trainable.recipe.yamlfile import write_recipe, write_whole
-from trainable.train import METRICS_FILE, model_file
+from trainable.train import model_file
 from trainable.training.run import PREFIXES
 
-ONNX_FILE, PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
-    "model.onnx",
+PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
     "model.pt2",
     "predict.py",
     "latency.json",
@@ -30,19 +36,21 @@ ONNX_FILE, PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
 )
 
 
-def write_bundle(trained: Trained, out: Path, say: Say = silent) -> None:
+def write_bundle(trained: Trained, out: Path, say: Say = silent, *, replaces: bool = False) -> None:
     """Write the folder of a bundle, whole or not at all. `say` receives a line for each checked file, and
     one for each function of a person's own that is another one now.
 
     Every exported file is read back and must have the top class that a run has with these weights for 99.9 %
     of the test images, or of the validation images where there are none. Raises ExportError if it does not,
-    or if the network cannot be exported, and UserError for a folder that is not empty.
+    or if the network cannot be exported, and UserError for a folder that is not empty; an earlier bundle is
+    replaced where that is asked for.
     """
-    check_new(out, "the bundle")
+    earlier = ONNX_FILE if replaces else None
+    check_new(out, "the bundle", earlier)
     for line in trained.changed_code:
         say(line)
     part: Split = "validation" if trained.data.test is None else "test"
-    with moved_to(out) as folder:
+    with moved_to(out, replaces=earlier) as folder:
         found = scored(trained, part)
         words = trained.exporter.words
         score = f"{words.metric_title} {found.scores.by_name()[words.metric]:.4f}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -19,8 +18,7 @@ from trainable.checks.sampling import NamedImage, chosen_positions, extent_of
 from trainable.data import DataSet, Split
 from trainable.data.excluded import IMAGE, PART, names_in_list
 from trainable.data.parts import Members
-from trainable.data.table import SEPARATORS
-from trainable.errors import UserError
+from trainable.recipe.data import SEPARATORS
 from trainable.recipe.yamlfile import write_whole
 
 # Of two copies that of the part named first stays: scores stay those of the same images, and the training
@@ -71,21 +69,6 @@ def exclusions(data: DataSet, members: Members, *, full: bool = False) -> Exclus
         *(_exclusion(members, names, one, stays, "nearly the same") for one, stays in near),
     ]
     return Exclusions(rows, {"equal": among, "nearly the same": extent_of(data, chosen)})
-
-
-def check_new_list(path: Path) -> None:
-    """Raise UserError for a path that no list can be written to, or that `data.exclude` would not read."""
-    if path.suffix.lower() not in SEPARATORS:
-        raise UserError(
-            f"--write-exclusions: {path}: expected a name that ends in {' or '.join(SEPARATORS)}, as the "
-            "list is a text file"
-        )
-    if os.path.lexists(path):
-        raise UserError(f"--write-exclusions: {path} exists; name another file, or remove it")
-    if not path.parent.is_dir():
-        raise UserError(
-            f"--write-exclusions: there is no folder {path.parent}; make it, or name another file"
-        )
 
 
 def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:

@@ -29,14 +29,12 @@ from trainable.data.source import (
     numbered,
     ordered,
 )
-from trainable.data.table import PARQUET, SEPARATORS, CellTable, read_table
+from trainable.data.table import CellTable, read_table
 from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import usable_path
 from trainable.files.regular import check_regular
 from trainable.files.store import Store, escaped, is_uri, unescaped
-from trainable.recipe.data import Data, Split
-
-MANIFEST_ENDINGS = (*SEPARATORS, *PARQUET)
+from trainable.recipe.data import MANIFEST_ENDINGS, Data, Split
 
 
 def is_manifest(spec: Data) -> bool:

@@ -13,13 +13,13 @@ from trainable.data import folder, saved_dataset, torchvision_sets
 from trainable.data.array_files import IDX_NAME, is_idx_folder, read_digits, read_idx, read_npz
 from trainable.data.groups import with_groups
 from trainable.data.kept import kept
-from trainable.data.manifest import MANIFEST_ENDINGS, is_manifest, read_manifest
+from trainable.data.manifest import is_manifest, read_manifest
 from trainable.data.part_names import PartChoice, refuse_excluded
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
 from trainable.files.regular import why
-from trainable.recipe.data import Columns, Data
+from trainable.recipe.data import DATA_IN_WORDS, Columns, Data
 
 DataFormat = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
 
@@ -109,8 +109,4 @@ def _format(spec: Data, path: Path) -> DataFormat:
     if IDX_NAME.fullmatch(path.name):
         return "idx"
     problem = "is no data set known here" if path.exists() else "does not exist"
-    known = (
-        "`digits`, a folder of class folders, a folder of IDX files, an .npz file, a manifest "
-        f"({', '.join(MANIFEST_ENDINGS)}), a folder saved by Hugging Face `datasets`"
-    )
-    raise DataError(f"data.path: {path} {problem}; expected {known}, or data.name for one of torchvision's")
+    raise DataError(f"data.path: {path} {problem}; expected {DATA_IN_WORDS}")

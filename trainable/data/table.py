@@ -18,13 +18,12 @@ import numpy as np
 from trainable.errors import DataError, listed, quoted
 from trainable.files.host_memory import available_bytes
 from trainable.files.regular import check_regular, why
+from trainable.recipe.data import PARQUET, SEPARATORS
 
 if TYPE_CHECKING:
     import pyarrow
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 OTHER_SEPARATORS = (";", ",", "\t", "|")
-PARQUET = (".parquet", ".pq")
 MOST_BYTES = 2**31  # a larger file, or one that unpacks to more text, is no list of images
 # The largest lists of images have so many, some 16 million; a compressed column may declare any number
 MOST_ROWS = 2**24

@@ -24,6 +24,7 @@ from trainable.files.regular import sync_folder
 from trainable.processes import undisturbed
 
 PREFIX = "tunebook-tmp-"
+OLD = ".replaced"  # a folder that is replaced has this name until the new one is in its place
 LOCKED_SECONDS = 60.0  # after so long a folder that is in use has been locked for certain
 
 Remove = Callable[[str], None]
@@ -95,10 +96,24 @@ def _locked(folder: str) -> int | None:
     return opened
 
 
-def check_new(out: Path, what: str) -> None:
-    """Raise UserError if the folder exists and is not empty: it is written whole, over nothing."""
-    if out.exists() and not (out.is_dir() and is_empty(out)):
+def check_new(out: Path, what: str, replaces: str | None = None) -> None:
+    """Raise UserError if the folder exists and is not empty: it is written whole, over nothing.
+
+    An earlier folder of the same kind may be replaced where a person says so: it is known by a file in it,
+    whose name is `replaces`.
+    """
+    if not out.exists() or (out.is_dir() and is_empty(out)):
+        return
+    if replaces is None:
         raise UserError(f"{out}: exists already; give a new folder for {what}")
+    if not (out / replaces).is_file():
+        raise UserError(f"{out}: --force replaces an earlier result, and this has no {replaces}; remove it")
+
+
+def refuse_existing(option: str, file: Path) -> None:
+    """Raise UserError where an option names a file that exists: it may be an earlier result."""
+    if file.exists():
+        raise UserError(f"{option}: {file} exists already; give another name, or --force to overwrite it")
 
 
 def is_empty(folder: Path) -> bool:
@@ -107,14 +122,15 @@ def is_empty(folder: Path) -> bool:
 
 
 @contextmanager
-def moved_to(out: Path, last: str = "") -> Iterator[Path]:
+def moved_to(out: Path, last: str = "", replaces: str | None = None) -> Iterator[Path]:
     """Yield a temporary folder beside `out` that becomes `out` at the end; after an error it is removed, and
     after a kill by the next one there that this machine makes, whatever its name.
 
     An empty folder `out` stays, since it may be a disk or where a shell stands: what was made in it is moved
-    up at the end, `last` after all else.
+    up at the end, `last` after all else. A folder with the file `replaces` is one that may be replaced.
     """
-    root = out if out.is_dir() else out.parent
+    old = replaces is not None and (out / replaces).is_file()
+    root = out if out.is_dir() and not old else out.parent
     # Locks may not reach the other machines that share a disk: none removes what may be another's
     prefix = f".{PREFIX}{socket.gethostname()}-"
     with ExitStack() as at_end:
@@ -125,6 +141,12 @@ def moved_to(out: Path, last: str = "") -> Iterator[Path]:
             raise UserError(f"{out}: cannot be written: {error.strerror}") from None
         yield made
         sync_folder(made)
+        if old:
+            os.replace(out, made / OLD)
+            made.chmod(0o755)
+            os.replace(made, out)
+            shutil.rmtree(out / OLD)
+            return
         if out.is_dir() and not is_empty(out):
             raise UserError(f"{out}: another command has filled it meanwhile; give a new folder")
         if root == out:

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from trainable.errors import ModelError
 from trainable.files.paths import cache_root
 from trainable.files.regular import read_regular
-from trainable.models.timm_names import FOLDER, HUB
 from trainable.recipe import Recipe
-from trainable.recipe.models import MODEL_NAME
+from trainable.recipe.models import HUB, LOCAL_FOLDER, MODEL_NAME
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.recipe.trees import Tree, leaves
 from trainable.recipe.yamlfile import read_tree, write_whole
@@ -57,7 +56,7 @@ def model_named(name: str, task: AnyTask = CLASSIFICATION) -> dict[str, str]:
     if library in ("timm", "torchvision") and slash:
         check_name(library, rest, task)
         return {"kind": library, "name": rest}
-    if name.startswith((HUB, FOLDER)):
+    if name.startswith((HUB, LOCAL_FOLDER)):
         return {"kind": "timm", "name": name}
     found = [each.kind for each in libraries(task) if _bare(name) in each.names]
     if "." in name:  # only timm's names have the tag of their weights behind a dot
@@ -83,7 +82,7 @@ def also_in(name: str, task: AnyTask = CLASSIFICATION) -> str:
 def check_name(kind: str, name: str, task: AnyTask = CLASSIFICATION) -> None:
     """Raise ModelError unless a library has a network of this name for the task; other libraries that have
     it, and close names, are offered."""
-    if name.startswith((HUB, FOLDER)):
+    if name.startswith((HUB, LOCAL_FOLDER)):
         return
     known = {each.kind: each.names for each in libraries(task)}.get(kind, frozenset())
     if known and _bare(name) not in known:

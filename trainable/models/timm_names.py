@@ -15,10 +15,9 @@ from typing import Any
 from trainable.errors import ModelError, first_line
 from trainable.files.paths import without_tilde
 from trainable.files.regular import read_regular
-from trainable.recipe.models import LOCAL_FOLDER, MODEL_NAME
+from trainable.recipe.models import HUB, LOCAL_FOLDER, MODEL_NAME
 from trainable.recipe.tasks import CLASSIFICATION, Labelled, TaskSpec
 
-HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
 LARGEST_CONFIGURATION = 2**20  # so many bytes are read
 SNAPSHOTS = "snapshots"  # the Hub's cache keeps the copies of a network's folder below one of this name
@@ -34,10 +33,12 @@ def located(name: str, *, may_fetch: bool = False) -> str:
     Raises ModelError for a name that timm does not have, for a folder without a configuration of a network of
     timm's, and for a Hub's network that is not on this machine.
     """
-    if name.startswith(FOLDER):
-        return FOLDER + str(_checked_folder(without_tilde(name.removeprefix(FOLDER)).absolute(), name))
+    if name.startswith(LOCAL_FOLDER):
+        return LOCAL_FOLDER + str(
+            _checked_folder(without_tilde(name.removeprefix(LOCAL_FOLDER)).absolute(), name)
+        )
     if name.startswith(HUB):
-        return FOLDER + str(_checked_folder(_snapshot(name, may_fetch=may_fetch), name))
+        return LOCAL_FOLDER + str(_checked_folder(_snapshot(name, may_fetch=may_fetch), name))
     check_known(name)
     return name
 
@@ -45,8 +46,8 @@ def located(name: str, *, may_fetch: bool = False) -> str:
 def configuration_of(name: str) -> Mapping[str, Any]:
     """Return what timm knows of the weights of a `located` network, empty if there are none: where they are
     (`url`, `hf_hub_id`), and how images looked to them (`mean`, `std`, `input_size`, `interpolation`)."""
-    if name.startswith(FOLDER):
-        return _pretrained(_read(Path(name.removeprefix(FOLDER)), name))
+    if name.startswith(LOCAL_FOLDER):
+        return _pretrained(_read(Path(name.removeprefix(LOCAL_FOLDER)), name))
     import timm
 
     found = timm.get_pretrained_cfg(name)
@@ -55,9 +56,9 @@ def configuration_of(name: str) -> Mapping[str, Any]:
 
 def weights_in(name: str) -> Path | None:
     """Return the file of weights in the folder of a `located` network, or None if it is in no folder."""
-    if not name.startswith(FOLDER):
+    if not name.startswith(LOCAL_FOLDER):
         return None
-    folder = Path(name.removeprefix(FOLDER))
+    folder = Path(name.removeprefix(LOCAL_FOLDER))
     for each in WEIGHTS:
         if (folder / each).is_file():
             return folder / each

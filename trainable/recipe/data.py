@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from trainable.errors import UNION
-from trainable.files.paths import usable_path
+from trainable.errors import UNION, DataError
+from trainable.files.paths import usable_path, without_tilde
 from trainable.files.store import is_uri, without_credentials
 from trainable.recipe.base import YOURS, Fraction, OpenFraction, Purpose, Spec
 
@@ -101,6 +101,16 @@ def a_part_to_train_on(name: str | None) -> str | None:
     if name == NONE:
         raise ValueError("none would leave nothing to train on; none is for validation and test")
     return name
+
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+PARQUET = (".parquet", ".pq")
+MANIFEST_ENDINGS = (*SEPARATORS, *PARQUET)
+DATA_IN_WORDS = (  # of what a path may name
+    "`digits`, a folder of class folders, a folder of IDX files, an .npz file, a manifest "
+    f"({', '.join(MANIFEST_ENDINGS)}), a folder saved by Hugging Face `datasets`, or data.name for one of "
+    "torchvision's"
+)
 
 
 class Data(Spec):
@@ -287,6 +297,15 @@ class Data(Spec):
     def bundled(self) -> bool:
         """Whether these are scikit-learn's digits, which are in no folder."""
         return self.path == "digits" and self.format in ("auto", "digits")
+
+
+def refuse_missing(data: Data) -> None:
+    """Raise DataError where nothing is at a path of this machine that data name."""
+    if data.bundled or data.own or data.name is not None or is_uri(data.path):
+        return
+    path = without_tilde(data.path).absolute()
+    if data.format == "auto" and not path.exists():
+        raise DataError(f"data.path: {path} does not exist; expected {DATA_IN_WORDS}")
 
 
 def decisive(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from trainable.errors import quoted
 from trainable.files.paths import without_tilde
 from trainable.recipe.base import YOURS, ArgumentName, OpenFraction, Purpose, Spec, usable_if_any
 
+FROM_SCRATCH = "none"  # on the command line this word in place of weights asks for none
 OWN_WEIGHTS = "default"  # the weights that torchvision or timm publish for a model
 _PUBLISHED = re.compile(r"default|(?:\w+_Weights\.)?[A-Z][A-Z0-9_]*")
 
@@ -29,6 +30,7 @@ def is_published(weights: str) -> bool:
 
 # How a name of timm's begins that is the path of a folder with a network's configuration and weights
 LOCAL_FOLDER = "local-dir:"
+HUB = "hf-hub:"  # or one of the Hugging Face Hub
 
 
 def folder_of_name(name: object) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainable.errors import ModelError, UserError
+from trainable.files.folders import refuse_existing
 from trainable.files.paths import without_tilde
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER, Taught
 from trainable.recipe.models import Model
@@ -18,6 +19,8 @@ from trainable.recipe.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
 
 MODEL_FILE, RECIPE_FILE = "model.safetensors", "recipe.yaml"
+ONNX_FILE = "model.onnx"  # a bundle has it
+METRICS_FILE = "metrics.json"
 PRUNED_FILE = "pruned.json"  # in what a network is narrower than the one that the recipe beside it builds
 # Beside a pruned network, whose `recipe.yaml` is its fine-tuning: the recipe that trained the whole network
 TRAINING_FILE = "training.yaml"
@@ -80,6 +83,12 @@ def with_absolute_teacher(recipe: Recipe) -> Recipe:
     if recipe.distillation is None:
         return recipe
     return recipe.with_values({TEACHER: str(without_tilde(recipe.distillation.teacher).absolute())})
+
+
+def refuse_trained(option: str, folder: Path) -> None:
+    """Raise UserError where an option names a folder that holds what an earlier training left."""
+    for name in (MODEL_FILE, RECIPE_FILE, METRICS_FILE):
+        refuse_existing(option, folder / name)
 
 
 def check_keeps_teacher(out: Path, recipe: Recipe) -> None:

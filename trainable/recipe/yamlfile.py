@@ -86,6 +86,25 @@ def parse_setting(text: str, example: str = "optimizer.lr=0.1") -> tuple[str, An
     return path.strip(), parse_tree(f"value: {value}", f"--set {path.strip()}")["value"]
 
 
+def with_settings(recipe: Recipe, settings: Sequence[str], flags: Mapping[str, Any] | None = None) -> Recipe:
+    """Return the recipe after a command's flags, by dotted path, and its `path=value` settings are applied.
+
+    Another `data.path` among the flags is read with `data.format: auto`, unless a setting says otherwise. If
+    anything else changes the recipe, the provenance no longer describes it and is dropped. Raises
+    RecipeError, UserError.
+    """
+    flags = dict(flags or {})
+    path = flags.pop("data.path", None)
+    values = {**flags, **dict(map(parse_setting, settings))}
+    changed = recipe.with_values(values)
+    if changed.digest() != recipe.digest():
+        changed = changed.model_copy(update={"provenance": None})
+    if path is None:
+        return changed
+    source = {"data.path": path, "data.format": "auto", "data.name": None, "data.root": None}
+    return changed.with_values({path: value for path, value in source.items() if path not in values})
+
+
 def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
     """Return nested plain data as YAML, with a comment beside each value whose dotted path has one.
 

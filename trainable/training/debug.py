@@ -7,47 +7,23 @@ Each is off unless it is asked for, and says when it is on, as it slows a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar, assert_never, get_args
+from typing import assert_never
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from trainable.bench import Bench, Say
-from trainable.errors import UserError
-
-Tool = Literal["profile", "anomaly"]
-ToolName = TypeVar("ToolName", bound=str)
+from trainable.debug_tools import Tool
 
 PROFILE_FILE = "profile.json"
 # Steps: the first ones choose kernels and fill caches, and the profiler's own first step is slow (torch's
 # documents of torch.profiler.schedule); five keep the trace to some MB.
 WAIT, WARMUP, ACTIVE = 2, 1, 5
 ROWS = 12
-
-
-def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
-    """Return the tools with these names, each once. Raises UserError naming the known ones."""
-    return chosen(names, get_args(Tool), {"gradcheck": "checks a layer, use `tunebook check`"})
-
-
-def chosen(
-    names: Sequence[str], known: tuple[ToolName, ...], elsewhere: Mapping[str, str]
-) -> tuple[ToolName, ...]:
-    """Return the known tools with these names, each once;
-    `elsewhere` says what others do and which command has them.
-
-    Raises UserError naming the known ones.
-    """
-    for name in names:
-        if name in elsewhere:
-            raise UserError(f"--debug {name}: {elsewhere[name]}; here: {_listed(known)}")
-        if name not in known:
-            raise UserError(f"--debug {name}: no such tool; known: {_listed(known)}")
-    return tuple(tool for tool in known if tool in names)
 
 
 @contextmanager
@@ -138,7 +114,3 @@ def _trace(profiler: profile, folder: Path) -> Path:
     partial.unlink(missing_ok=True)  # a link there would be written through
     profiler.export_chrome_trace(str(partial))
     return partial.replace(folder / PROFILE_FILE)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from search.commands.check import _asks_to_compile, closing, findings_table, record
+from search.commands.check import _asks_to_compile, check_new_list, closing, findings_table, record
 from search.commands.inputs import Target
 from search.learning.search import Search
 from search.study import Study
@@ -23,6 +23,7 @@ from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.small_segmentations import mask_recipe, write_masks
 from trainable.bench import ON_CPU
 from trainable.checks.finding import Finding, passed
+from trainable.errors import UserError
 from trainable.recipe.yamlfile import write_recipe
 
 # They allow so much time that the steps' limit ends a check, on a busy machine too
@@ -222,3 +223,13 @@ def test_what_a_check_finds_about_the_images_of_a_search_is_added_to_its_record(
     assert [(each.about, each.means) for each in Search(tmp_path).cautions] == [("duplicates", found.means)]
     record(replace(target, search=Search(tmp_path)), [passed("duplicates", "none in a sample")])
     assert len(Search(tmp_path).cautions) == 1
+
+
+@pytest.mark.parametrize("name", ["copies.parquet", "copies.txt", "copies", "nowhere/copies.csv", "link.csv"])
+def test_a_list_that_could_not_be_written_or_read_is_refused_before_images_are_compared(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "link.csv").symlink_to(tmp_path / "nothing")
+    with pytest.raises(UserError, match=r"^--write-exclusions: ") as caught:
+        check_new_list(tmp_path / name)
+    assert caught.value.exit_code == 2

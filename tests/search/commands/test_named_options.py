@@ -15,6 +15,7 @@ from search.__main__ import app
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 AFTER_ITS_COMMAND = re.compile(r"tunebook ([a-z]+(?:-[a-z]+)*)([^`;]*)")
 BEFORE_ITS_COMMAND = re.compile(r"(--[a-z-]+)[^`;]* of `tunebook ([a-z-]+)`")
+OF_ALL = frozenset({"--help", "--version", "--install-completion"})
 OF_OTHER_PROGRAMS = ("search/results/formats/", "search/facts/installed.py", "search/reporting/")
 MLFLOW_SERVER = frozenset({"--host", "--workers"})
 # Rooms whose messages any command may say, also one without the option
@@ -63,7 +64,7 @@ def texts() -> list[tuple[str, str]]:
 def test_every_option_that_is_named_exists(
     known: Mapping[str, frozenset[str]], texts: list[tuple[str, str]]
 ) -> None:
-    every = frozenset[str]().union(*known.values(), MLFLOW_SERVER, {"--help"})
+    every = frozenset[str]().union(*known.values(), MLFLOW_SERVER, OF_ALL)
     assert [(path, each) for path, text in texts for each in OPTION.findall(text) if each not in every] == []
 
 

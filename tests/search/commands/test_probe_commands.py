@@ -11,7 +11,9 @@ import torch
 from PIL import Image
 
 from search.commands.asked import study_from
-from search.commands.inputs import load_target
+from search.commands.inputs import Target, load_target
+from search.commands.named import named_input
+from search.commands.options import InputOptions
 from spaces.facts import OPTIMIZERS
 from tests.search.command_line import Tunebook
 from tests.trainable.small_segmentations import mask_recipe, write_masks
@@ -136,9 +138,14 @@ def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None
 # --- inputs ---------------------------------------------------------------------------------------------
 
 
+def loaded(file: str | Path | None, settings: list[str] | None = None, data: str | None = None) -> Target:
+    options = InputOptions(file=None if file is None else str(file), settings=settings, data=data)
+    return load_target(named_input(options), options.file)
+
+
 def test_a_recipe_is_used_as_it_is_written_with_settings(tmp_path: Path) -> None:
     written = a_recipe(tmp_path / "recipe.yaml")
-    looked = load_target(written, None, ["optimizer.momentum=0.8"])
+    looked = loaded(written, ["optimizer.momentum=0.8"])
     assert (looked.kind, looked.bench.threads) == ("recipe", None)
     assert (looked.recipe.optimizer.lr, looked.recipe.get("optimizer.momentum")) == (0.07, 0.8)
     assert looked.data.info.train_images == 200
@@ -148,7 +155,7 @@ def test_a_recipe_is_used_as_it_is_written_with_settings(tmp_path: Path) -> None
 def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text("data: {path: digits, train_limit: 200}\nbudget: {epochs: 7}\nresources: {cpus: 1}\n")
-    looked = load_target(study, None, ["optimizer.lr=0.03", "resources.gpus=0"])
+    looked = loaded(study, ["optimizer.lr=0.03", "resources.gpus=0"])
     assert (looked.kind, looked.bench.threads, looked.bench.kind) == ("study", 1, "cpu")
     assert (looked.recipe.loop.epochs, looked.recipe.optimizer.lr) == (7, 0.03)
     assert looked.recipe.loop.batch_size <= 200 / 8  # fixed by rule, not the default
@@ -156,7 +163,7 @@ def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
 
 @pytest.mark.slow("looks for the start of a study twice")
 def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
-    named, positional = load_target(None, "digits"), load_target(Path("digits"), None)
+    named, positional = loaded(None, data="digits"), loaded("digits")
     assert named.kind == positional.kind == "data"
     assert named.recipe == positional.recipe
 
@@ -164,7 +171,7 @@ def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
 def test_other_data_replace_a_recipes_own(tmp_path: Path) -> None:
     written = tmp_path / "recipe.yaml"
     write_recipe(written, Recipe().with_values({"data.path": "/nowhere", "data.format": "folder"}))
-    assert load_target(written, "digits").recipe.data.path == "digits"
+    assert loaded(written, data="digits").recipe.data.path == "digits"
 
 
 # --- masks ----------------------------------------------------------------------------------------------

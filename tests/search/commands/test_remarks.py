@@ -38,8 +38,8 @@ def recipe(tunebook: Tunebook) -> Path:
     [
         "train",
         "explain",
-        "lr-find --steps 10 --sweeps 1",
-        "lr-find --steps 10 --sweeps 1 --json",
+        "lr-find --steps 30 --sweeps 1",
+        "lr-find --steps 30 --sweeps 1 --json",
         pytest.param("check --seconds 1", marks=pytest.mark.slow("trains for its checks")),
     ],
 )

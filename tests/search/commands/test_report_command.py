@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_file_that_cannot_be_written_is_one_message(refusal: Refusal, folder: 
 def test_flags_that_would_be_ignored_are_refused(
     refusal: Refusal, tmp_path: Path, flags: tuple[str, ...], says: str
 ) -> None:
+    (tmp_path / "study.yaml").touch()
     assert says in refusal("report", tmp_path, *flags)
     assert not list(tmp_path.glob("a.*"))
 
@@ -72,3 +74,41 @@ def test_flags_that_would_be_ignored_are_refused(
 @pytest.mark.parametrize("flags", [(), ("--watch",), ("--json",)])
 def test_what_is_no_search_is_refused(refusal: Refusal, tmp_path: Path, flags: tuple[str, ...]) -> None:
     assert "not a search folder" in refusal("report", tmp_path, *flags)
+
+
+def test_a_page_that_exists_is_overwritten_only_with_force(
+    tunebook: Tunebook, refusal: Refusal, folder: Path
+) -> None:
+    Path("a.html").write_text("earlier")
+    assert "-o: a.html exists already" in refusal("report", folder, "-o", "a.html")
+    assert Path("a.html").read_text() == "earlier"
+    assert tunebook("report", folder, "-o", "a.html", "--force")[0] == 0
+    assert Path("a.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_report_is_opened_and_written_only_where_it_is_old(
+    tunebook: Tunebook, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def open_in_browser(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", open_in_browser)
+    file = folder / "report.html"
+    assert tunebook("open", folder) == (0, f"{file}\n", "")
+    written = file.stat().st_mtime_ns
+    assert tunebook("open", folder)[0] == 0
+    assert (file.stat().st_mtime_ns, opened) == (written, [file.as_uri()] * 2)
+    os.utime(file, (0, 0))
+    assert tunebook("open", folder)[0] == 0
+    assert file.stat().st_mtime_ns >= written
+
+
+def test_the_path_of_the_report_is_printed_where_no_browser_is(
+    tunebook: Tunebook, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    _, out, _ = tunebook("open", folder)
+    assert out == f"{folder / 'report.html'}\nno browser was found here; open this file in one\n"

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from search.commands.check import run_check
 from search.commands.guests import ALL
-from search.commands.inputs import named_input
-from search.commands.options import CheckOptions
+from search.commands.inputs import with_teachers
+from search.commands.named import named_input
+from search.commands.options import CheckOptions, InputOptions
 from search.facts.hardware import Hardware, Node, per_trial
 from search.facts.measured import facts_of
 from search.jobs.package import check_for_cluster
@@ -104,7 +105,7 @@ def test_a_trial_of_a_search_teaches_with_the_weights_that_it_was_scored_with(
 def test_a_recipe_of_a_file_names_a_search_too(searched: tuple[Path, Run], tmp_path: Path) -> None:
     folder, _ = searched
     write_recipe(tmp_path / "r.yaml", Recipe().with_values({"distillation.teacher": f"{folder}#0"}))
-    found = named_input(tmp_path / "r.yaml", None)
+    found = with_teachers(named_input(InputOptions(file=str(tmp_path / "r.yaml"))))
     assert isinstance(found, Recipe)
     assert found.get("distillation.teacher") == teacher_path(str(folder))
     assert recipe_with_teacher(Recipe()) == Recipe()
@@ -259,7 +260,7 @@ def test_a_check_of_a_study_says_what_is_to_be_expected_of_its_teacher(
     searched: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "study.yaml").write_bytes(study_of(searched[0]).yaml().encode())
-    run_check(CheckOptions(str(tmp_path / "study.yaml")))
+    run_check(CheckOptions(file=str(tmp_path / "study.yaml")))
     said = " ".join(capsys.readouterr().out.split())
     assert "distillation: the teacher has " in said
     assert "times the student's parameters" in said

@@ -13,9 +13,9 @@ from PIL import Image
 from tests.full_disk import files_of_at_most
 from tests.trainable.checks.test_near_duplicates import scenes
 from trainable.checks.duplicates import Fingerprints, check_duplicates
-from trainable.checks.exclusions import Exclusion, _are_apart, check_new_list, exclusions, write_exclusions
+from trainable.checks.exclusions import Exclusion, _are_apart, exclusions, write_exclusions
 from trainable.data.assembly import load, stored_parts
-from trainable.errors import DataError, UserError
+from trainable.errors import DataError
 from trainable.recipe.data import Data
 from trainable.tasks.classification.checks.label_checks import LabelChecks
 
@@ -154,19 +154,8 @@ def test_names_of_files_that_begin_with_a_space_are_left_out_too(tmp_path: Path)
 @pytest.mark.parametrize("name", ["copies.csv", "copies.TSV"])
 def test_a_list_is_read_under_each_name_under_which_it_is_written(given: Path, name: str) -> None:
     path = given.parent / name
-    check_new_list(path)
     written(Data(path=str(given)), path)
     assert load(Data(path=str(given), exclude=str(path))).info.train_images == 37
-
-
-@pytest.mark.parametrize("name", ["copies.parquet", "copies.txt", "copies", "nowhere/copies.csv", "link.csv"])
-def test_a_list_that_could_not_be_written_or_read_is_refused_before_images_are_compared(
-    tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "link.csv").symlink_to(tmp_path / "nothing")
-    with pytest.raises(UserError, match=r"^--write-exclusions: ") as caught:
-        check_new_list(tmp_path / name)
-    assert caught.value.exit_code == 2
 
 
 def test_a_disk_that_takes_no_more_leaves_no_half_of_a_list_and_names_the_file(tmp_path: Path) -> None:

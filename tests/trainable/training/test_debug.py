@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.optim import optimizer as torch_optimizer
 
 from trainable.bench import ON_CPU, Bench
+from trainable.debug_tools import tools_named
 from trainable.errors import UserError
-from trainable.training.debug import ACTIVE, PROFILE_FILE, WAIT, WARMUP, debugging, tools_named
+from trainable.training.debug import ACTIVE, PROFILE_FILE, WAIT, WARMUP, debugging
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,88 @@
+"""What a person named to a command: a recipe, a study, a search, or data alone. It loads nothing.
+
+It imports no torch, so that a mistake in what was typed, or in a YAML file, is answered at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+from search.commands.asked import settings_of, study_asked
+from search.commands.options import BackbonesOptions, InputOptions, SearchOptions
+from search.record.storage import local_folder
+from search.study import RECIPE_SECTIONS, STUDY_FILE, Study
+from trainable.errors import UserError
+from trainable.files.store import Store, is_uri
+from trainable.models.network_names import read_named_recipe
+from trainable.recipe import Recipe
+from trainable.recipe.data import refuse_missing
+from trainable.recipe.yamlfile import read_tree, with_settings
+from trainable.terminal import program_name
+from trainable.train_options import recipe_values, study_values
+
+YAML_ENDINGS = (".yaml", ".yml")
+
+Input = Recipe | Study | Path  # a path is a search's folder
+
+
+def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Input:
+    """Return what the command's arguments name.
+
+    `file` is a recipe or a study in YAML, or a search's folder or URI; anything else counts as data, and data
+    alone stand for the default study. Options and `path=value` settings change a recipe or a study. Raises
+    UserError.
+    """
+    file, values = options.file, study_values(options)
+    if file is not None and not is_file_or_search(file):
+        if options.data is not None:
+            raise UserError(
+                f"{file}: is neither YAML nor a search folder, and --data {options.data} was given too"
+            )
+        file, values = None, values | {"data.path": file}
+    if file is None and "data.path" not in values:
+        raise UserError("give a recipe, a study or --data PATH")
+    path = local_folder(file) if file is not None else None
+    if path is not None and path.is_dir():
+        if values or options.settings:
+            raise UserError(f"{path}: --data, --set and others cannot change a search; give its study.yaml")
+        return path
+    if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
+        recipe = read_named_recipe(path)
+        return with_settings(recipe, options.settings or (), recipe_values(options, recipe.task))
+    study = study_asked(path, values | settings_of(options.settings or ()))
+    refuse_missing(study.data)
+    return study
+
+
+def input_with_images(options: InputOptions) -> Input:
+    """Return what `named_input` does, for a command that reads the images of a recipe, too. Raises UserError
+    where they are not there."""
+    named = named_input(options)
+    if isinstance(named, Recipe):
+        refuse_missing(named.data)
+    return named
+
+
+def named_study(options: SearchOptions) -> Study:
+    """Return the study that a search is asked for, from its file or of images alone. Raises UserError."""
+    if options.file is not None and Path(options.file).suffix in YAML_ENDINGS:
+        values = study_values(options) | settings_of(options.settings or ())
+        study = study_asked(Path(options.file), values)
+        refuse_missing(study.data)
+        return study
+    match named_input(options):
+        case Study() as study:
+            return study
+        case Path() as folder:
+            again = f"`{program_name()} resume {quote(str(options.file))}`, or extend"
+            raise UserError(f"{folder}: is a search already: {again}, goes on with it")
+        case Recipe():
+            raise UserError(f"{options.file}: is a recipe, not a study: train it with `tunebook train`")
+
+
+def is_file_or_search(file: str) -> bool:
+    """Say whether a path is a recipe's, a study's or a search's; otherwise it names images."""
+    if is_uri(file):
+        return STUDY_FILE in Store(file).names()
+    return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()

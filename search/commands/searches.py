@@ -1,0 +1,82 @@
+"""`tunebook list`, `rename` and `delete`: the searches of a storage."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from search.commands.options import FAILED, DeleteOptions
+from search.record.listing import ListedSearch, searches_in
+from spaces.domains import counted
+from trainable.errors import UserError
+from trainable.terminal import program_name, tell, tell_json
+
+SCHEMA = 1
+COLUMNS = ("name", "data", "state", "trials", "best", "95 % interval", "began")
+
+
+def run_list(storage: str, *, as_json: bool) -> None:
+    """Print the searches of a storage, the latest first. Raises UserError where there is no such folder."""
+    found = searches_in(storage)
+    if as_json:
+        tree = {"schema": SCHEMA, "searches": [each.tree() for each in found]}
+        tell_json(json.dumps(tree, indent=2, allow_nan=False))
+        return
+    if not found:
+        tell(f"{storage}: holds no search; `{program_name()} search --data PATH` makes one in ./searches")
+        return
+    tell(_table([COLUMNS, *(_row(each) for each in found if each.fault is None)]))
+    for each in found:
+        if each.fault is not None:
+            tell(f"{each.name}: cannot be read: {each.fault}", sys.stderr)
+
+
+def _row(found: ListedSearch) -> tuple[str, ...]:
+    low_high = "" if found.interval is None else "{:.4f} to {:.4f}".format(*found.interval)
+    best = "" if found.best is None else f"{found.best:.4f} {found.metric}"
+    began = "" if found.began is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(found.began))
+    trials = f"{found.trials} of {found.planned}"
+    return found.name, str(found.data), str(found.state), trials, best, low_high, began
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def run_rename(folder: Path, name: str) -> None:
+    """Rename a search, and print where it is now. Raises UserError, and nothing is renamed then."""
+    from search.followers.rename_delete import rename_search
+
+    now = rename_search(folder, name, tell)
+    tell(f"{folder} -> {now}")
+
+
+def run_delete(options: DeleteOptions) -> None:
+    """Delete a search once a person has agreed. Raises UserError, and nothing is deleted then."""
+    from search.followers.rename_delete import delete_search, extent_of
+
+    folder = options.folder
+    extent = extent_of(folder)
+    runs = f"; {counted(extent.runs, 'run')} in MLflow ({extent.tracking})" if extent.runs else ""
+    tell(f"{extent.address}: {counted(extent.trials, 'trial')}, {_size(extent.bytes)}{runs}")
+    if not options.yes:
+        if not sys.stdin.isatty():
+            raise UserError("standard input is no terminal, so nobody can be asked; give --yes to delete it")
+        if not typer.confirm("Delete all of this?"):
+            tell("nothing was deleted")
+            raise typer.Exit(FAILED)
+    delete_search(folder, tell)
+    kept = "; MLflow keeps deleted runs until `mlflow gc`" if extent.runs else ""
+    tell(f"deleted{kept}")
