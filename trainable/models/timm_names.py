@@ -99,7 +99,7 @@ def unknown(
     close = difflib.get_close_matches(name.partition(".")[0], [*known, ours], n=5, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as {examples}"
     if library == "timm" and "/" in name:
-        hint = f"write {HUB}{name} for a network of the Hugging Face Hub, {FOLDER}{name} for a folder"
+        hint = f"write {HUB}{name} for a network of the Hugging Face Hub, {LOCAL_FOLDER}{name} for a folder"
     return ModelError(f"{field}: {library} has no {task.kind} model {name!r}; {hint}")
 
 
@@ -115,7 +115,7 @@ def _snapshot(name: str, *, may_fetch: bool) -> Path:
         if not may_fetch:
             raise ModelError(
                 f"model.name: {name} is not on this machine: pass --download to fetch it (`tunebook check` "
-                f"has it, and what trains), or name a folder with {FOLDER}PATH"
+                f"has it, and what trains), or name a folder with {LOCAL_FOLDER}PATH"
             )
         configuration = hf_hub_download(repository, CONFIGURATION, revision=revision or None)
         _fetch_weights(repository, revision or None)
