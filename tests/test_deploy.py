@@ -243,7 +243,7 @@ def test_the_entrypoint_is_a_command_of_tunebook_and_needs_no_quoting(rayjob: di
     program, *words = entrypoint.split()
     assert program == "tunebook"
     assert asked_of_search(words) == {
-        "study": Path("/etc/tunebook/study.yaml"),
+        "file": "/etc/tunebook/study.yaml",
         "storage": "/shared/searches",
         "name": "flowers",
         "address": "auto",

@@ -80,7 +80,7 @@ def test_the_slurm_script_starts_the_search_where_ray_is(run: Callable[..., subp
     lines = printed.splitlines()
     assert "2 of 2 nodes have started Ray" in lines
     assert asked_of_search(lines[lines.index("tunebook") + 1 :]) == {
-        "study": Path("study.yaml"),
+        "file": "study.yaml",
         "storage": "/shared/searches",
         "name": "flowers",
         "address": "192.0.2.1:23456",
