@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import nn
 
-from trainable.check import check
 from trainable.checks.finding import Finding
-from trainable.data.assembly import from_arrays
-from trainable.recipe import Recipe
 from trainable.run import make_run
 from trainable.training.metrics import EpochResult
+from tunebook import Recipe, check, from_arrays
 
 
 def my_images() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import nn
 
-from search import search
-from search.results import Search
-from spaces.domains import Choice, Integer
-from trainable.recipe.yamlfile import read_recipe
-from trainable.train import train
+import tunebook
+from tunebook import Choice, Integer, Search
 
 DEPTH, WIDTH = "model.arguments.depth", "model.arguments.width"
 
@@ -42,7 +39,7 @@ def make_data() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 def run(trials: int = 8, epochs: int = 10) -> Search:
     """Return the search when it is finished; its best recipe is `best.yaml` in its folder."""
-    return search(
+    return tunebook.search(
         {"name": "own-digits", "budget": {"trials": trials, "epochs": epochs}},
         model=build_model,
         data=make_data,
@@ -52,8 +49,8 @@ def run(trials: int = 8, epochs: int = 10) -> Search:
 
 def train_best(found: Search, out: str) -> float:
     """Train the best recipe again, with the same functions, and return its score on the test part."""
-    best = read_recipe(found.folder / "best.yaml")
-    outcome = train(best, model=build_model, data=make_data, out=out, test=True)
+    best = found.folder / "best.yaml"
+    outcome = tunebook.train(best, model=build_model, data=make_data, out=out, test=True)
     return float(outcome.scores()["test_accuracy"])
 
 

@@ -16,7 +16,7 @@ from trainable.errors import UserError
 from trainable.recipe.yamlfile import read_tree
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from search.learning.search import Search
+    from search.results.search import Search
     from search.running.driver import Closing
     from trainable.data.assembly import MakeData
     from trainable.models.own import BuildModel
@@ -116,6 +116,47 @@ def extend(  # noqa: PLR0913 - a person types these by name
     return _returned(ended, str(folder))
 
 
+def resume(  # noqa: PLR0913 - a person types these by name
+    folder: str | Path,
+    *,
+    model: BuildModel | None = None,
+    data: MakeData | None = None,
+    metrics: Own | None = None,
+    address: str | None = None,
+    download: bool = False,
+) -> Search:
+    """Go on with the search in a folder or at a URI where it stopped; return it when it is finished.
+
+    It is what `tunebook resume` does, with the functions that `search` was given. Raises what that raises.
+    """
+    _check_thread("resume")
+    code = Code(model, data, metrics or {})
+    if address is not None:
+        send_token(address)
+    with paused():
+        from search.commands.guests import driver
+        from search.record.storage import local_folder
+
+    ended = driver(address=address, may_fetch=download, code=code).resume(local_folder(str(folder)))
+    return _returned(ended, str(folder))
+
+
+def audit_pruning(
+    folder: str | Path, share: float = 0.1, *, address: str | None = None, download: bool = False
+) -> Search:
+    """Train a share of each rung's stopped trials to their end; return the search, whose `pruning_audit` says
+    whether a better one was among them. Raises what `search` raises."""
+    _check_thread("audit_pruning")
+    if address is not None:
+        send_token(address)
+    with paused():
+        from search.commands.guests import driver
+        from search.record.storage import local_folder
+
+    ended = driver(address=address, may_fetch=download).audit_pruning(local_folder(str(folder)), share)
+    return _returned(ended, str(folder))
+
+
 def _check_thread(called: str) -> None:
     if threading.current_thread() is not threading.main_thread():
         raise UserError(f"{called}: call it in the main thread: only there Python can stop at Ctrl-C")
@@ -123,7 +164,7 @@ def _check_thread(called: str) -> None:
 
 def _returned(ended: Closing, address: str) -> Search:
     """Return the search at an address, unless the driver ended otherwise than finished."""
-    from search.learning.search import Search
+    from search.results.search import Search
 
     found = Search(address)
     match ended:

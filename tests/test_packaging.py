@@ -44,14 +44,14 @@ def python(code: str) -> str:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
+@pytest.mark.parametrize("package", ["search", "spaces", "trainable", "tunebook"])
 def test_the_packages_of_these_common_names_are_ours(package: str) -> None:
     assert python(f"import {package}; print({package}.__file__)").strip() == str(
         ROOT / package / "__init__.py"
     )
 
 
-@pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
+@pytest.mark.parametrize("package", ["search", "spaces", "trainable", "tunebook"])
 def test_every_package_says_that_it_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").is_file()
 

@@ -28,7 +28,7 @@ from search.results.teachers import first_of, teacher_path
 from search.study import Resources, Study
 from search.study.first_trials import first_trials
 from search.study.space import check_trials, far_rates, space_name
-from spaces.catalog.explain import evidence, recipe_rows, space_rows
+from spaces.catalog.explain import Row, evidence, recipe_rows, space_rows
 from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -79,9 +79,27 @@ def _parts(named: Input, everything: bool, bench: Bench) -> Iterator[RenderableT
         case Recipe() as recipe:
             yield from _of_recipe(recipe, bench)
         case Study() as study:
-            yield from _of_study(study, everything, bench)
+            yield from _of_space(*_planned(study, bench), everything)
         case Path() as folder:
             yield from _of_search(folder, everything)
+
+
+def explained_rows(named: Input, everything: bool, bench: Bench) -> list[Row]:
+    """Return every range of a study or a search, or every value of a recipe, with its reason and source;
+    with `everything` also what is fixed in a study or a search."""
+    match named:
+        case Recipe() as recipe:
+            trial = per_trial(Resources(), local_hardware())
+            try:
+                return recipe_rows(recipe, facts=cached_or_measured(recipe, trial, bench=bench).facts)
+            except UserError:  # its data are not there
+                return recipe_rows(recipe)
+        case Study() as study:
+            space = _planned(study, bench)[0].space
+        case Path() as folder:
+            space = Search(folder).space
+    rows = space_rows(space)
+    return rows if everything else rows[: len(space.dimensions)]
 
 
 def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
@@ -108,7 +126,8 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
             yield full_table(verdicts, untested=few)
 
 
-def _of_study(study: Study, everything: bool, bench: Bench) -> Iterator[RenderableType]:
+def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
+    """Return what a search of a study would do, and what was measured for it. Raises UserError."""
     trial = per_trial(study.resources, local_hardware())
     start = find_start(study, trial.bench(bench))
     measured = cached_or_measured(start.recipe(study), trial, trials=study.budget.trials, bench=bench)
@@ -128,7 +147,7 @@ def _of_study(study: Study, everything: bool, bench: Bench) -> Iterator[Renderab
         first=first_trials(study, space, measured.info, teacher_path),
         learned=learned.lines,
     )
-    yield from _of_space(plan, measured, everything)
+    return plan, measured
 
 
 def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[RenderableType]:

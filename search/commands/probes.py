@@ -131,7 +131,7 @@ def run_lr_find(options: LrFindOptions) -> bool:
 
     target = load_target(named, options.file, bench=bench)
     _say_remarks(target, as_json)
-    with _run(target) as (run, count):
+    with run_of(target) as (run, count):
         band = lr_find(run, steps=options.steps, sweeps=options.sweeps)
     tree = {**_described(run), "threads": count, **band.tree()}
     if as_json:
@@ -156,7 +156,7 @@ def run_batch_find(options: BatchFindOptions) -> bool:
 
     target = load_target(named, options.file, bench=bench)
     _say_remarks(target, options.as_json)
-    with _run(target) as (run, count):
+    with run_of(target) as (run, count):
         found = batch_find(run, limit_bytes=round(gib * GIB) if gib is not None else None)
     if options.as_json:
         tree = {**_described(run), "threads": count, **found.tree()}
@@ -320,7 +320,7 @@ def _memory(amount: int) -> str:
 
 
 @contextmanager
-def _run(target: Target) -> Iterator[tuple[Run, int]]:
+def run_of(target: Target) -> Iterator[tuple[Run, int]]:
     """Give the block the target's run and its number of threads, which is a trial's."""
     from trainable.run import make_run
     from trainable.training.devices import threads

@@ -14,7 +14,7 @@ from search.record.chain import JournalError
 from search.record.journal import EndEvent, EpochEvent, Event, PromotionEvent, Repeat, RepeatPurpose, TrialEnd
 from search.study.first import First
 from spaces.domains import Value, shown
-from trainable.errors import RecipeError
+from trainable.errors import RecipeError, visible
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OF_ANY_NETWORK
@@ -42,7 +42,7 @@ def state_in_words(state: TrialState) -> str:
     return STOPPED_EARLY if state == "stopped" else state
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Trial:
     """One trial, as the events so far tell it; times are seconds since 1970."""
 
@@ -74,6 +74,12 @@ class Trial:
     end: TrialEnd | None = None
     outcome_reason: str | None = None  # why it ended so, or why its last attempt failed
     mlflow_run_id: str | None = None  # it is set by readers that read MLflow's cursor as well
+
+    def __repr__(self) -> str:
+        """Return the trial in one line: number and sentence, its last score, and how it ended."""
+        name = "val_mean_iou" if "val_mean_iou" in self.metrics else "val_accuracy"
+        score = f"; {name} {self.metrics[name]:.4f}" if name in self.metrics else ""
+        return visible(f"<Trial {self.numbered_sentence}{score}; {self.state_in_words}>")
 
     @property
     def state(self) -> TrialState:

@@ -29,7 +29,12 @@ DOTS_PER_INCH = 144
 
 
 def draw(summary: Summary, out: Path) -> None:
-    """Write a PNG of the trials' curves; the best trial stands out, the documented recipe is dashed.
+    """Write the picture of a search."""
+    write_whole(out, picture_of(summary))
+
+
+def picture_of(summary: Summary) -> bytes:
+    """Return a PNG of the trials' curves; the best trial stands out, the documented recipe is dashed.
 
     Where latency was measured, a second panel has the objective against it.
     """
@@ -47,7 +52,7 @@ def draw(summary: Summary, out: Path) -> None:
     axes.set_title(f"{summary.search}: {len(summary.trials)} trials, {summary.saved:.0%} of the epochs saved")
     if labels:
         axes.legend(frameon=False, loc="lower right" if summary.direction == "max" else "upper right")
-    write_whole(out, png(figure))
+    return png(figure)
 
 
 def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:

@@ -1,5 +1,5 @@
 """What a search has found: exported, verified, made simpler, finalized."""
 
-from search.learning.search import Search
+from search.results.search import Search
 
 __all__ = ["Search"]
