@@ -23,7 +23,41 @@ from trainable.models.timm_names import located, weights_in
 from trainable.recipe import models as specs
 from trainable.recipe.data import ChannelStatistics
 
-NAMES_SHOWN = 8
+NAMES_SHOWN, MISFITS_SHOWN = 8, 2
+COUNTER = "num_batches_tracked"  # of BatchNorm; older files lack it
+# A tensor that tells a family of networks, the library, and the best known of the family
+KNOWN_NETWORKS = (
+    (
+        "conv_stem.weight",
+        "timm",
+        (
+            *("tf_efficientnet_lite0", "efficientnet_b0", "mobilenetv3_large_100", "mobilenetv3_small_100"),
+            *("mobilenetv2_100", "tf_efficientnetv2_b0", "efficientnet_b1", "tf_efficientnet_lite1"),
+        ),
+    ),
+    ("layer1.0.conv1.weight", "timm", ("resnet18", "resnet34", "resnet50", "resnet101", "resnext50_32x4d")),
+    (
+        "stages.0.blocks.0.conv_dw.weight",
+        "timm",
+        ("convnext_atto", "convnext_femto", "convnext_pico", "convnext_nano", "convnext_tiny"),
+    ),
+    (
+        "blocks.0.attn.qkv.weight",
+        "timm",
+        ("vit_tiny_patch16_224", "vit_small_patch16_224", "vit_base_patch16_224"),
+    ),
+    ("s1.b1.conv1.conv.weight", "timm", ("regnety_002", "regnety_004", "regnety_008", "regnety_016")),
+    (
+        "features.0.0.weight",
+        "torchvision",
+        (
+            *("mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_b0"),
+            "convnext_tiny",
+        ),
+    ),
+    ("features.conv0.weight", "torchvision", ("densenet121", "densenet169")),
+    ("features.0.weight", "torchvision", ("vgg16", "vgg16_bn", "vgg11", "vgg11_bn")),
+)
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 # The first is the entry of a safetensors file's metadata that has JSON; the second, in it, has mean and std,
 # as `data.normalisation` in a recipe
@@ -174,7 +208,16 @@ def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str, 
     auxiliary = {name for name in state if name.startswith(AUXILIARY) and name not in expected}
     left_out = tuple(name for name in state if name in head or name in auxiliary)
     body = _for_grey(model, {name: each for name, each in state.items() if name not in left_out})
-    _check(expected, body, source)
+    if faults := _misfits(expected, body):
+        what = looks_like({name.removeprefix(part): each for name, each in state.items()})
+        if what:
+            fault, advice = (
+                f"these look like {what}",
+                "name that one: model.kind and model.name, or model.encoder",
+            )
+        else:
+            fault, advice = faults, "name the network that the weights are of, by model.kind and model.name"
+        raise ModelError(f"model.weights: {source} does not fit the network:\n  {fault}\n  {advice}")
     model.load_state_dict(body, strict=False)
 
 
@@ -228,8 +271,9 @@ def _for_grey(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**state, f"{name}.weight": weight.sum(1, keepdim=True)}
 
 
-def _check(expected: Mapping[str, Tensor], got: Mapping[str, Tensor], source: str) -> None:
-    missing = [name for name in expected if name not in got and not name.endswith("num_batches_tracked")]
+def _misfits(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> str:
+    """Return which tensors do not fit, the first of each kind; empty where all do."""
+    missing = [name for name in expected if name not in got and not name.endswith(COUNTER)]
     unexpected = [name for name in got if name not in expected]
     reshaped = [
         f"{name} (expected {tuple(expected[name].shape)}, got {tuple(each.shape)})"
@@ -237,9 +281,42 @@ def _check(expected: Mapping[str, Tensor], got: Mapping[str, Tensor], source: st
         if name in expected and each.shape != expected[name].shape
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
-    if any(faults.values()):
-        lines = [
-            f"{len(names)} {fault}: {listed(names, NAMES_SHOWN)}" for fault, names in faults.items() if names
-        ]
-        advice = "name the network that the weights are of, by model.kind and model.name"
-        raise ModelError("\n  ".join([f"model.weights: {source} does not fit the network", *lines, advice]))
+    return "; ".join(
+        f"{len(names)} {fault}: {listed(names, MISFITS_SHOWN)}" for fault, names in faults.items() if names
+    )
+
+
+def looks_like(state: Mapping[str, Tensor]) -> str:
+    """Return which of the best known networks has tensors of these names and shapes, its head aside, such as
+    `timm's resnet18`; empty if none of them has. The networks are built without content, which takes a second
+    or two: it is asked of weights that do not fit."""
+    for tensor, library, names in KNOWN_NETWORKS:
+        if tensor not in state:
+            continue
+        for name in names:
+            if _has_tensors(_without_content(library, name), state):
+                return f"{library}'s {name}"
+    return ""
+
+
+def _without_content(library: str, name: str) -> nn.Module:
+    with torch.device("meta"):
+        if library == "timm":
+            import timm
+
+            return timm.create_model(name)
+        from torchvision import models
+
+        options = {"init_weights": False} if name.startswith(("vgg", "squeezenet")) else {}
+        network: nn.Module = models.get_model(name, weights=None, **options)
+        return network
+
+
+def _has_tensors(network: nn.Module, state: Mapping[str, Tensor]) -> bool:
+    """Say whether a state has all tensors of a network and no others, whatever the shapes in its head."""
+    own = {name: each for name, each in network.state_dict().items() if not name.endswith(COUNTER)}
+    head = head_parameters(network)
+    below = {name: each for name, each in own.items() if name not in head}
+    return below.keys() == {
+        name for name in state if name not in head and not name.endswith(COUNTER)
+    } and all(each.shape == state[name].shape for name, each in below.items())
