@@ -106,7 +106,7 @@ def test_the_table_has_the_trials_the_best_one_first_with_what_was_searched(
     page.goto(addresses["trials"])
     names = page.get_by_role("link", name="trial-")
     expect(names).to_have_count(6)
-    assert names.first.inner_text() == "trial-0004"
+    assert names.first.inner_text().startswith("4")
     shown = page.locator(".ag-header-cell[col-id*='s.`']:not([col-id^='attributes'])")
     columns = {each.get_attribute("aria-colindex"): each.get_attribute("col-id") for each in shown.all()}
     assert [name for _, name in sorted(columns.items(), key=lambda item: int(item[0] or 0))] == [

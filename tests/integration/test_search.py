@@ -152,14 +152,14 @@ def test_mlflow_holds_one_parent_and_one_run_a_trial(finished: Path) -> None:
 
     summary = Search(finished).progress
     client = MlflowClient(f"sqlite:///{finished.parent}/mlflow.db")
-    (experiment,) = [each for each in client.search_experiments() if each.name == "tunebook"]
+    (experiment,) = [each for each in client.search_experiments() if each.name == "digits"]
     runs = client.search_runs([experiment.experiment_id])
     children = {run.data.tags["tunebook.trial"]: run for run in runs if "mlflow.parentRunId" in run.data.tags}
     assert len(runs) == len(children) + 1 == len(summary.trials) + 1
     for trial in summary.trials:
         run = children[str(trial.id)]
         assert run.info.run_id == run_ids(finished)[trial.id] == trial.mlflow_run_id
-        assert run.info.status == ("FINISHED" if trial.state == "finished" else "KILLED")
+        assert run.info.status == ("FINISHED" if trial.state in ("finished", "stopped") else "KILLED")
         points = client.get_metric_history(run.info.run_id, "val_accuracy")
         assert [point.value for point in sorted(points, key=lambda point: point.step)] == [
             result.val_accuracy for result in trial.results
