@@ -16,8 +16,12 @@ from trainable.terminal import GIB
 if TYPE_CHECKING:  # torch and MLflow take seconds to import
     from torch import nn
 
+    from search.commands.inputs import Target
+    from search.commands.options import InputOptions
     from search.followers.audit import Audit
+    from search.followers.rename_delete import SearchExtent
     from search.learning.refine import Refined
+    from search.record.listing import ListedSearch
     from search.results.export import Exported
     from search.study import Study
     from spaces.catalog.explain import Row
@@ -59,12 +63,12 @@ def train(  # noqa: PLR0913 - a person types these by name
     """
     from search.results.teachers import recipe_with_teacher
     from trainable.models.network_names import read_named_recipe
+    from trainable.recipe.yamlfile import with_settings
     from trainable.terminal import tell
     from trainable.train import train as train_recipe
-    from trainable.train import with_settings
 
     whole = recipe if isinstance(recipe, Recipe) else read_named_recipe(recipe)
-    path = data if isinstance(data, str) else None
+    path = {"data.path": data} if isinstance(data, str) else {}
     return train_recipe(
         recipe_with_teacher(with_settings(whole, _texts(settings), path)),
         data=None if isinstance(data, str) else data,
@@ -93,7 +97,6 @@ def check(  # noqa: PLR0913 - a person types these by name
 
     A Recipe may come with images and a network of your own. Raises UserError where the images cannot be read.
     """
-    from search.commands.inputs import load_target
     from trainable.check import SECONDS
     from trainable.check import check as check_recipe
     from trainable.training.devices import threads
@@ -106,7 +109,7 @@ def check(  # noqa: PLR0913 - a person types these by name
         )
     if data is not None or model is not None:
         raise UserError("check: data= and model= go with a Recipe; give one in place of a path")
-    found = load_target(target, None, _texts(settings), bench=bench)
+    found = _loaded(target, settings, bench)
     with threads(found.threads) as cpus:
         return check_recipe(
             found.recipe, data=found.data, bench=found.bench, full=full, debug=debug, seconds=limit, cpus=cpus
@@ -125,10 +128,10 @@ def explain(
     Data alone stand for their default study. `everything` adds the fixed fields of a study or a search.
     """
     from search.commands.explain import explained_rows
-    from search.commands.inputs import named_input
+    from search.commands.named import named_input
 
     if isinstance(target, str | Path):
-        named = named_input(target, None, _texts(settings))
+        named = named_input(_input(target, settings))
     elif settings:
         named = target.with_values(settings)
     else:
@@ -230,11 +233,10 @@ def lr_find(
     download: bool = False,
 ) -> LrBand:
     """Return the band of learning rates at which the first steps of a recipe, or of data, train well."""
-    from search.commands.inputs import load_target
     from search.commands.probes import run_of
     from trainable.probes.lr_find import lr_find as swept
 
-    found = load_target(target, None, _texts(settings), bench=Bench(may_fetch=download))
+    found = _loaded(target, settings, Bench(may_fetch=download))
     with run_of(found) as (run, _):
         return swept(run, steps=steps, sweeps=sweeps)
 
@@ -247,13 +249,57 @@ def batch_find(
     download: bool = False,
 ) -> BatchFound:
     """Return the largest micro-batch of a recipe, or of data, that fits into memory, and what is as fast."""
-    from search.commands.inputs import load_target
     from search.commands.probes import run_of
     from trainable.probes.batch_find import batch_find as fitted
 
-    found = load_target(target, None, _texts(settings), bench=Bench(may_fetch=download))
+    found = _loaded(target, settings, Bench(may_fetch=download))
     with run_of(found) as (run, _):
         return fitted(run, limit_bytes=None if limit_gib is None else round(limit_gib * GIB))
+
+
+def list_searches(storage: str | Path = "searches") -> list[ListedSearch]:
+    """Return the searches of a storage, a folder or a URI, the latest first."""
+    from search.record.listing import searches_in
+
+    return searches_in(str(storage))
+
+
+def rename(folder: str | Path, name: str) -> Path:
+    """Give a search another name, in its storage and in MLflow; return its new folder."""
+    from search.followers.rename_delete import rename_search
+
+    return rename_search(Path(folder), name)
+
+
+def delete(folder: str | Path) -> SearchExtent:
+    """Delete a search with its runs in MLflow, unasked; return what it consisted of."""
+    from search.commands.options import on_this_machine
+    from search.followers.rename_delete import delete_search
+
+    return delete_search(on_this_machine(str(folder)))
+
+
+def open_report(folder: str | Path) -> None:
+    """Open a search's report in the browser; it is written first where it is missing or old."""
+    from search.commands.options import on_this_machine
+    from search.commands.report import open_report as opened
+
+    opened(on_this_machine(str(folder)))
+
+
+def _input(target: str | Path, settings: Settings | None) -> InputOptions:
+    from search.commands.options import InputOptions
+
+    return InputOptions(file=str(target), settings=_texts(settings))
+
+
+def _loaded(target: str | Path, settings: Settings | None, bench: Bench) -> Target:
+    """Return what a path names, with its images loaded."""
+    from search.commands.inputs import load_target
+    from search.commands.named import input_with_images
+
+    options = _input(target, settings)
+    return load_target(input_with_images(options), options.file, bench=bench)
 
 
 def _texts(settings: Settings | None) -> list[str]:

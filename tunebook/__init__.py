@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from search.functions import batch_find as batch_find
     from search.functions import bundle as bundle
     from search.functions import check as check
+    from search.functions import delete as delete
     from search.functions import explain as explain
     from search.functions import export as export
+    from search.functions import list_searches as list_searches
     from search.functions import lr_find as lr_find
+    from search.functions import open_report as open_report
     from search.functions import refine as refine
+    from search.functions import rename as rename
     from search.functions import report as report
     from search.functions import show as show
     from search.functions import sync as sync
@@ -50,8 +54,18 @@ if TYPE_CHECKING:
 _HOMES = {
     "search.from_python": ("SearchFailed", "audit_pruning", "extend", "resume", "search"),
     "search.functions": (
-        *("audit", "batch_find", "bundle", "check", "explain", "export", "lr_find", "refine", "report"),
-        *("show", "sync", "train"),
+        *(
+            "audit",
+            "batch_find",
+            "bundle",
+            "check",
+            "delete",
+            "explain",
+            "export",
+            "list_searches",
+            "lr_find",
+        ),
+        *("open_report", "refine", "rename", "report", "show", "sync", "train"),
     ),
     "search.results.search": ("Search",),
     "search.study.study": ("Study",),
@@ -80,13 +94,17 @@ __all__ = [
     "batch_find",
     "bundle",
     "check",
+    "delete",
     "explain",
     "export",
     "extend",
     "from_arrays",
+    "list_searches",
     "lr_find",
+    "open_report",
     "read_recipe",
     "refine",
+    "rename",
     "report",
     "resume",
     "search",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from search.commands.options import ReportOptions, on_this_machine
 from search.learning.search import Search
-from search.record.home import EVENTS_FILE, FACTS_FILE, REPORT_FILE, VERIFICATION_FILE
+from search.record.home import EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, REPORT_FILE, VERIFICATION_FILE
 from search.reporting.content import Report
 from search.reporting.gather import report_of
 from search.reporting.live import serve
@@ -20,7 +20,7 @@ from trainable.files.folders import refuse_existing
 from trainable.terminal import tell_json
 
 # a report shows what is in these files
-REPORTED = (STUDY_FILE, EVENTS_FILE, FACTS_FILE, VERIFICATION_FILE)
+REPORTED = (STUDY_FILE, EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE)
 WRITTEN = (".html", ".json")  # a report is written as a page, or as data
 
 
