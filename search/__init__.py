@@ -1,4 +1,4 @@
-"""Searches training recipes: `from search import search, extend` runs searches from Python."""
+"""Searches training recipes: `from search import search, extend, forecast` does it from Python."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from search.from_python import SearchFailed as SearchFailed
     from search.from_python import extend as extend
+    from search.from_python import forecast as forecast
     from search.from_python import search as search
 
-__all__ = ["SearchFailed", "extend", "search"]
+__all__ = ["SearchFailed", "extend", "forecast", "search"]
 
 
 def __getattr__(name: str) -> object:

@@ -118,6 +118,9 @@ def search(options: SearchOptions) -> None:
     from search.commands.guests import resolved_study
 
     asked = resolved_study(study)
+    if options.dry_run:
+        drives.prepare(asked)
+        return
     _drive(lambda: drives.search(asked, again=options.again), Home.of(asked).address, options.as_json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from trainable.errors import UserError
 from trainable.recipe.yamlfile import read_tree
 
 if TYPE_CHECKING:  # torch takes seconds to import
+    from search.deciding.forecast import Forecast
     from search.results.search import Search
     from search.running.driver import Closing
     from trainable.data.assembly import MakeData
@@ -84,6 +86,33 @@ def search(  # noqa: PLR0913 - a person types these by name
     asked = resolved_study(asked)
     ended = driver(address=address, may_fetch=download, code=code).search(asked, again=resume)
     return _returned(ended, Home.of(asked).address)
+
+
+def forecast(  # noqa: PLR0913 - a person types these by name
+    study: Study | Mapping[str, Any] | str | Path,
+    *,
+    model: BuildModel | None = None,
+    data: MakeData | None = None,
+    metrics: Own | None = None,
+    space: Ranges | None = None,
+    address: str | None = None,
+    download: bool = False,
+) -> Forecast:
+    """Return what `search` would take with the same arguments: time, GPU-hours, price, disk. Some of its
+    recipes are tried for a second; nothing is written but caches.
+
+    Raises UserError for what `search` would refuse, and where the trials' device is not on this machine.
+    """
+    code = Code(model, data, metrics or {})
+    asked = study_with_code(study, code, space or {})
+    if address is not None:
+        send_token(address)
+    with paused():
+        from search.commands.forecast import forecast_of
+        from search.commands.guests import driver, resolved_study
+
+    silent = replace(driver(address=address, may_fetch=download, code=code), forecast=lambda prepared: "")
+    return forecast_of(silent.prepare(resolved_study(asked)))
 
 
 def extend(  # noqa: PLR0913 - a person types these by name

@@ -11,13 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.facts_table import fact_rows, facts_table
+from search.commands.forecast import Prospect, explained_forecast
 from search.commands.named import Input, named_input
 from search.commands.options import ExplainOptions, bench_of
 from search.commands.plan import Plan, plan_table
 from search.deciding.finalists import choose_final
 from search.deciding.pruning import choose_pruning
-from search.facts.hardware import local_hardware, per_trial
-from search.facts.measured import Measured, cached_or_measured, with_networks, with_written_facts
+from search.facts.hardware import check_gpu_hours, concurrent_trials, local_hardware, per_trial
+from search.facts.measured import (
+    Measured,
+    cached_or_measured,
+    with_networks,
+    with_written_facts,
+)
 from search.facts.start import find_start
 from search.learning.learned_space import space_of
 from search.learning.search import Search
@@ -128,7 +134,9 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
 
 def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
     """Return what a search of a study would do, and what was measured for it. Raises UserError."""
-    trial = per_trial(study.resources, local_hardware())
+    hardware = local_hardware()
+    trial = per_trial(study.resources, hardware)
+    check_gpu_hours(study.budget, trial, hardware)
     start = find_start(study, trial.bench(bench))
     measured = cached_or_measured(start.recipe(study), trial, trials=study.budget.trials, bench=bench)
     facts = start.known_in(with_written_facts(measured.facts, study))
@@ -137,11 +145,22 @@ def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
     space = learned.space
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
+    final = choose_final(study, pruning)
+    asked = Prospect(
+        study=study,
+        space=space,
+        pruning=pruning,
+        final=final,
+        trial=trial,
+        concurrent=concurrent_trials(study.concurrent, trial, hardware),
+        info=measured.info,
+    )
     plan = Plan(
         study=study,
         space=space,
         pruning=pruning,
-        final=choose_final(study, pruning),
+        final=final,
+        forecast=explained_forecast(asked, bench),
         facts=facts,
         start=start,
         first=first_trials(study, space, measured.info, teacher_path),
@@ -155,6 +174,8 @@ def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[Rend
     yield facts_table(fact_rows(facts, measured, study.data, study))
     yield from map(Text, measured.info.remarks)
     yield plan_table(plan)
+    if plan.forecast:
+        yield Text(plan.forecast)
     if not plan.has_begun and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)

@@ -223,6 +223,19 @@ class SearchOptions(StudyOptions):
     again: Annotated[bool, typer.Option("--resume", help="Resume the search of this name if it exists.")] = (
         False
     )
+    price_per_gpu_hour: Annotated[
+        float | None,
+        typer.Option(help="What a GPU costs in an hour: then the forecast says the price."),
+        Sets("budget.price_per_gpu_hour"),
+    ] = None
+    target: Annotated[
+        float | None,
+        typer.Option(help="End when a finished trial has this score, such as 0.95."),
+        Sets("budget.target"),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the search would take, and train nothing.")
+    ] = False
     as_json: Json = False
 
 

@@ -55,6 +55,7 @@ class Plan:
     start: Start | None = None  # what was found for a study that names no network
     first: Sequence[First] = ()  # the first trials of the study
     learned: Sequence[str] = ()  # for each earlier search what it taught
+    forecast: str = ""  # what the search takes
 
 
 def plan_table(plan: Plan) -> Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib.metadata import version
@@ -40,7 +40,7 @@ from search.record.journal import (
 )
 from search.record.machines import LeftOut
 from search.record.record import Record
-from search.record.trials import HOURS_SPENT
+from search.record.trials import HOURS_SPENT, Trial
 from search.study.first import FirstTrial
 from search.study.objective import NO_CONSTRAINTS, Constraints
 from search.study.study import Finalists
@@ -105,8 +105,9 @@ class Ledger:
     `trials` and `epochs` are the budget: how many trials, and how many epochs the longest trains; `metric` is
     the objective; `why` is the reason for the scheduler's rungs, in words; `constraints` says what a trial's
     network may cost; `first` are the trials that a person asked for; `finalists` says how the best trials are
-    trained again. On construction the journal's events are replayed. Raises JournalError where they
-    contradict each other, the space or the study.
+    trained again; `goal` says in words, of the trials so far, why no more are needed, or None. On
+    construction the journal's events are replayed. Raises JournalError where they contradict each other, the
+    space or the study.
     """
 
     def __init__(  # noqa: PLR0913 - what a search settles, by name: a journal is replayed without its study
@@ -123,12 +124,16 @@ class Ledger:
         constraints: Constraints = NO_CONSTRAINTS,
         first: Sequence[FirstTrial] = (),
         finalists: Finalists | None = None,
+        goal: Callable[[Sequence[Trial]], str | None] = lambda trials: None,
     ) -> None:
         self._journal = journal
         self._space = space
         self._scheduler = scheduler
         self._budget = TrialBudget(trials)
         self._metric = metric
+        self._goal = goal
+        # which goal is reached, in words: from then on only finalists are trained
+        self.reached: str | None = None
         self._record = Record(where=str(journal.path))
         self._draws = SamplerBridge(sampler, scheduler, self._record, metric)
         # how trials end, and why, whose end is not journaled yet
@@ -283,11 +288,11 @@ class Ledger:
         if self._decision(trial) is Decision.CONTINUE:
             self._write(EndEvent(trial=trial, state="failed", reason=reason))
 
-    def cut_short(self) -> None:
-        """Journal every trial that has not ended as stopped: the hours are spent before the trials."""
+    def cut_short(self, reason: str = HOURS_SPENT) -> None:
+        """Journal every trial that has not ended as stopped, for a reason of `CUT_SHORT`."""
         self._stop_paused()
         for number in self.open_trials:
-            self._write(EndEvent(trial=number, state="stopped", reason=HOURS_SPENT))
+            self._write(EndEvent(trial=number, state="stopped", reason=reason))
 
     def train_on(self, trials: Sequence[int]) -> None:
         """Journal that these stopped trials are trained to their end. If there are any, only they and
@@ -328,13 +333,17 @@ class Ledger:
     @property
     def is_complete(self) -> bool:
         """Whether all trials of the budget, and all runs of finalists, were proposed and have ended."""
-        return self._budget.is_spent and not self.open_trials and not any(self._missing_repeats())
+        return self._needs_none and not self.open_trials and not any(self._missing_repeats())
 
     @property
     def lacks_final(self) -> bool:
         """Whether a run of a finalist is missing or has not ended, with the best trials as they are now."""
         trains = any(self._record.trials[number].purpose == "finalist" for number in self.open_trials)
         return trains or any(self._missing_repeats())
+
+    def gpu_hours(self, until: float) -> float:
+        """Return the GPU-hours that count against the study's, up to `until`, in seconds since 1970."""
+        return self._record.gpu_seconds_of_budget(until) / 3600.0
 
     @property
     def has_finished_trial(self) -> bool:
@@ -363,7 +372,7 @@ class Ledger:
         if (promoted := self._promoted()) is not None:
             self._write(PromotionEvent(trial=promoted, rung=self._paused[promoted]))
             return promoted
-        if self._budget.is_spent or self._audits:
+        if self._needs_none or self._audits:
             if self._trains_nothing:
                 self._stop_paused()
             return self._next_repeat()
@@ -375,8 +384,13 @@ class Ledger:
     def _promoted(self) -> int | None:
         """Return the paused trial that goes on next; if nothing else is left to train, at least one of each
         rung does."""
-        is_last = self._budget.is_spent and self._trains_nothing
+        is_last = self._needs_none and self._trains_nothing
         return self._scheduler.promoted(self._paused, least=1 if is_last else 0) if self._paused else None
+
+    @property
+    def _needs_none(self) -> bool:
+        """Whether no new trial is needed: the budget's were proposed, or a goal is reached."""
+        return self._budget.is_spent or self.reached is not None
 
     @property
     def _trains_nothing(self) -> bool:
@@ -422,9 +436,13 @@ class Ledger:
         self._apply(self._journal.append(event))
 
     def _end_decided(self) -> None:
-        """Journal the ends that the last epoch has decided; a kill may fall between the lines."""
+        """Journal the ends that the last epoch has decided; a kill may fall between the lines. If they reach
+        a goal, the trials of the search that are under way end, too."""
         for number, (state, reason) in tuple(self._decided_ends.items()):
             self._write(EndEvent(trial=number, state=state, reason=reason))
+        under_way = [each for each in self.open_trials if not self._record.trials[each].is_repeat]
+        if self.reached is not None and under_way:
+            self.cut_short(self.reached)
 
     def _apply(self, event: Event) -> None:
         """Apply one event, live or replayed; nothing else changes what is known of a trial."""
@@ -434,7 +452,7 @@ class Ledger:
                 self._budget.proposed += 1
                 self._draws.add(event)
             case ExtendEvent():
-                self._budget.trials = event.trials
+                self._budget.trials, self.reached = event.trials, None
             case CostEvent():
                 if found := self._record.broken(event.trial):
                     self._decided_ends[event.trial] = ("infeasible", found)
@@ -449,6 +467,7 @@ class Ledger:
                 if not self._record.trials[event.trial].is_repeat:
                     self._budget.infeasible += event.state == "infeasible"
                     self._draws.tell(event.trial, event.state)
+                    self._look_at_goal()
                 self._record.forget_epochs(event.trial)
             case SearchEvent() | SettledEvent() | LeftOutEvent() | TrialEvent():
                 pass
@@ -456,6 +475,12 @@ class Ledger:
                 pass
             case _:
                 assert_never(event)
+
+    def _look_at_goal(self) -> None:
+        """Note whether the trials reach a goal. One that is reached stays so; what an extension asks for is
+        trained in any case."""
+        if self.reached is None and not self._record.extensions:
+            self.reached = self._goal(self._record.trials)
 
     def _decide(self, event: EpochEvent) -> None:
         """Note how an epoch ends its trial, if it does."""

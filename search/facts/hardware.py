@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from search.study import Resources, StudyError
+from search.study.study import Budget
 from spaces.domains import counted
 from trainable.bench import Bench
 from trainable.errors import Fault
@@ -108,6 +109,14 @@ def per_trial(
         raise StudyError(faults, "resources")
     together = any(node.fits(trial) >= trial.workers for node in hardware.nodes)
     return replace(trial, together=together)
+
+
+def check_gpu_hours(budget: Budget, trial: PerTrial, hardware: Hardware) -> None:
+    """Raise StudyError where GPU-hours, or their price, are to end a search whose trials reserve no GPU."""
+    if budget.most_gpu_hours is not None and not trial.gpus:
+        name = "gpu_hours" if budget.gpu_hours is not None else "price"
+        why = f"trials reserve no GPU here, so it would never be spent: {hardware}; write budget.hours"
+        raise StudyError([Fault(f"budget.{name}", why)])
 
 
 def cpus_for(share: float, hardware: Hardware) -> int:

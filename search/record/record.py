@@ -76,6 +76,8 @@ class Record:
         self._machines = MachineAccount()
         self._left_out: dict[str, str] = {}  # by machine or GPU, why; of the last driver
         self._extended_after = 0.0  # the seconds under a driver before the last extension
+        self._gpu_seconds = 0.0  # that trials held GPUs, since the last extension, in attempts that are over
+        self._held_since: dict[int, float] = {}  # when the attempts under way began
         for event in events:
             self.apply(event)
 
@@ -148,6 +150,18 @@ class Record:
         """The seconds under a driver that count against the study's hours: those since the last extension."""
         return self.seconds(self.latest) - self._extended_after
 
+    def gpu_seconds_of_budget(self, until: float) -> float:
+        """Return the seconds of GPUs that trials held since the last extension; those under way count up to
+        `until`."""
+        return self._gpu_seconds + self._gpus * sum(
+            max(0.0, until - each) for each in self._held_since.values()
+        )
+
+    @property
+    def _gpus(self) -> float:
+        """So many GPUs a trial of the last driver reserves."""
+        return self._driver.start.gpus if self._driver is not None and self._driver.start is not None else 0.0
+
     def apply(self, event: Event) -> None:
         """Apply the journal's next event. Raises JournalError for one that cannot follow."""
         self.check(event)
@@ -185,6 +199,7 @@ class Record:
                 del self._open[event.trial]
             case _:
                 assert_never(event)
+        self._count_gpus(event)
         self._slot_time.apply(event)
         self._machines.apply(event, self.seconds(event.time), self._work(event))
         self.latest = event.time
@@ -218,10 +233,28 @@ class Record:
         frozen = trial.recipe["model"].get("freeze_epochs")
         return f"{trial.network} {loop['batch_size']} {loop['compile']} {kinds} {taught} {frozen}"
 
+    def _count_gpus(self, event: Event) -> None:
+        """Count the time in which trials hold GPUs: from the start of an attempt until it ends or pauses."""
+        match event:
+            case StartEvent() | PromotionEvent():
+                self._held_since.setdefault(event.trial, event.time)
+            case EpochEvent(pauses=True) | RetryEvent() | EndEvent():
+                if (since := self._held_since.pop(event.trial, None)) is not None:
+                    self._gpu_seconds += self._gpus * max(0.0, event.time - since)
+            case SearchEvent(state="finished" | "interrupted" | "failed"):
+                self._gpu_seconds = self.gpu_seconds_of_budget(event.time)
+                self._held_since.clear()
+            case ExtendEvent():
+                self._gpu_seconds, self._held_since = 0.0, dict.fromkeys(self._held_since, event.time)
+            case _:
+                pass
+
     def _apply_search(self, event: SearchEvent) -> None:
         match event.state:
             case "started" | "resumed":
                 # a driver that was killed wrote no end: it worked until its last event
+                self._gpu_seconds = self.gpu_seconds_of_budget(self.latest)
+                self._held_since.clear()
                 self._seconds_before, self._driver = self.seconds(self.latest), event
                 self._left_out.clear()
                 self.trials = [replace(trial, trains=False) for trial in self.trials]

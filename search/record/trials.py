@@ -25,6 +25,12 @@ from trainable.tune.place import Place
 
 # the reason of trials that ended as stopped because no time was left
 HOURS_SPENT = "the budget of hours is spent"
+GPU_HOURS_SPENT = "the budget of GPU-hours is spent"
+PRICE_SPENT = "the budget's price is spent"
+# how the reasons begin of those for which nothing more was needed
+TARGET_REACHED = "the target is reached"
+NO_MORE_GAIN = "no more gain is expected"
+CUT_SHORT = (HOURS_SPENT, GPU_HOURS_SPENT, PRICE_SPENT, TARGET_REACHED, NO_MORE_GAIN)
 # a paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
 # or `resume`
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
@@ -119,8 +125,8 @@ class Trial:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether a budget of hours ended before it: no rung and no forecast has stopped it."""
-        return self.end == "stopped" and self.outcome_reason == HOURS_SPENT
+        """Whether the search ended before it: no rung and no forecast has stopped it."""
+        return self.end == "stopped" and (self.outcome_reason or "").startswith(CUT_SHORT)
 
     @property
     def is_repeat(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from search.deciding.audited import sampled
 from search.deciding.finalists import final_of
+from search.deciding.goals import goals_of
 from search.deciding.ledger import Ledger, extended
 from search.deciding.make import make_sampler, make_scheduler
 from search.facts.hardware import Hardware, local_hardware
@@ -25,18 +26,26 @@ from search.record.journal import DriverStart, Journal
 from search.record.lease import Lease
 from search.record.storage import driving
 from search.record.stored_search import StoredSearch
-from search.record.trials import HOURS_SPENT
+from search.record.trials import GPU_HOURS_SPENT, HOURS_SPENT, PRICE_SPENT
 from search.running.cluster import joined, local_ray
 from search.running.guests import NO_GUESTS, Display, EndState, Followed, Followers, Guests
 from search.running.log_file import logging_to
 from search.running.machines import Machines, asked, fit_to_train
 from search.running.networks import what_is_compiled
-from search.running.prepare import Prepared, decide, load, pickled, prepare_again, write_facts
+from search.running.prepare import (
+    Prepared,
+    decide,
+    is_same_study,
+    load,
+    pickled,
+    prepare_again,
+    refuse_existing,
+    write_facts,
+)
 from search.running.private_ray import RayNotStarted
 from search.running.raytune import Hooks, Pool, run_trials
 from search.running.slots import ClusterSlots, FixedSlots, Slots
 from search.running.switch import StopSwitch
-from search.running.taken_names import is_same_study, refuse_existing
 from search.running.trial_checkpoints import drop_all_checkpoints, stored_history
 from search.study import Study
 from search.study.code import NO_CODE, Code
@@ -81,6 +90,16 @@ class Errand(NamedTuple):
 NOTHING_MORE = Errand()
 
 
+class TimeLimit(NamedTuple):
+    """What a budget of time leaves to a driver."""
+
+    deadline: float | None = None  # on the monotonic clock
+    gpu_hours: float | None = None  # of all drivers together, since the last extension
+
+
+NO_LIMIT = TimeLimit()
+
+
 @dataclass(frozen=True)
 class Driver:
     """What drives a search, alone: two never write one journal. Each method ends with the search's state.
@@ -93,6 +112,8 @@ class Driver:
     guests: Guests = NO_GUESTS
     address: str | None = None  # of a Ray cluster; None: this machine
     code: Code = field(default=NO_CODE)  # what the study uses of a person's own
+    # says what a new search takes; it is asked when everything is decided, before anything is written
+    forecast: Callable[[Prepared], str] = lambda prepared: ""
 
     @waited_for()
     def search(self, study: Study, *, again: bool = False) -> Closing:
@@ -107,16 +128,22 @@ class Driver:
                 return self._go_on(home, lease, choice=study.machines)
             refuse_existing(home, study)
             with self._fleet(study, home) as fleet:
-                loaded = load(
-                    study, home, fleet.hardware, bench=self.bench, code=self.code, guests=self.guests
-                )
-                fleet.send_sample(loaded.data, refuse=study.machines.unfit == "refuse")
-                prepared = fit_to_train(decide(loaded), fleet.machines)
+                prepared = self._prepared(study, home, fleet)
                 if (words := self.guests.refusal(study)) is not None:
                     raise UserError(words)
                 write_facts(prepared)
                 study.write(home.folder)  # last: a folder with a study in it can be resumed
-                return self._drive(prepared, fleet, lease, _deadline(study, spent=0.0))
+                return self._drive(prepared, fleet, lease, _time_limit(study, spent=0.0))
+
+    @waited_for()
+    def prepare(self, study: Study) -> Prepared:
+        """Prepare a new search of a resolved study, with a name, as `search` does, and train nothing.
+
+        Nothing is written but caches.
+        """
+        home = Home.of(study)
+        with self._fleet(study, home) as fleet:
+            return self._prepared(study, home, fleet)
 
     @waited_for()
     def resume(self, folder: Path) -> Closing:
@@ -167,6 +194,15 @@ class Driver:
                 raise UserError(f"this search uses code of yours, {listed(lacks)}; from Python: {call}")
             return self._go_on(home, lease, Errand(extended_to=budget))
 
+    def _prepared(self, study: Study, home: Home, fleet: Fleet) -> Prepared:
+        """Decide and check everything for a new search, and say what it takes."""
+        loaded = load(study, home, fleet.hardware, bench=self.bench, code=self.code, guests=self.guests)
+        fleet.send_sample(loaded.data, refuse=study.machines.unfit == "refuse")
+        prepared = fit_to_train(decide(loaded), fleet.machines)
+        if line := self.forecast(prepared):
+            self.bench.say(line)
+        return prepared
+
     @contextlib.contextmanager
     def _fleet(self, study: Study, home: Home, facts: Facts | None = None) -> Iterator[Fleet]:
         """Join the cluster, if there is one, and have its machines asked what they are like. With `facts` a
@@ -216,18 +252,18 @@ class Driver:
                 )
             is_audit = errand.audited or (search.progress.is_being_audited and errand.extended_to is None)
             spent = search.record.seconds_of_budget if errand.extended_to is None else 0.0
-            deadline = None if is_audit else _deadline(study, spent)
-            return self._drive(prepared, fleet, lease, deadline, errand)
+            limit = NO_LIMIT if is_audit else _time_limit(study, spent)
+            return self._drive(prepared, fleet, lease, limit, errand)
 
     def _drive(
         self,
         prepared: Prepared,
         fleet: Fleet,
         lease: Lease | None,
-        deadline: float | None,
+        limit: TimeLimit,
         errand: Errand = NOTHING_MORE,
     ) -> Closing:
-        """Do everything from the first event of this driver to its last, which comes at the deadline at
+        """Do everything from the first event of this driver to its last, which comes at the time limit at
         latest.
 
         A private Ray is started only here, after every check has passed, so that a mistake is reported at
@@ -236,7 +272,7 @@ class Driver:
         study, home, folder = prepared.study, prepared.home, prepared.home.folder
         followed = Followed(home, study, prepared.space, prepared.pickled_code.model)
         followers = self.guests.followers(followed, lease)  # their faults are told before anything begins
-        switch = StopSwitch(deadline, lease)
+        switch = StopSwitch(limit.deadline, lease)
         if switch.lost:
             raise UserError(f"{lease}: another driver has taken this search over")
         build, info = prepared.code.model, prepared.data.info
@@ -244,6 +280,8 @@ class Driver:
             self.bench.say(line)
         with Journal(folder) as journal, logging_to(folder / LOG_FILE):
             ledger = make_ledger(prepared, journal)
+            if (most := limit.gpu_hours) is not None:
+                switch.gpus_spent = lambda: ledger.gpu_hours(time.time()) >= most
             installed, trial = versions(), prepared.per_trial
             start = DriverStart(
                 seconds=waited_seconds(), slots=prepared.concurrent, gpus=trial.gpus * trial.workers
@@ -330,7 +368,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
             study.sampler.kind,
             study.seed,
             study.objective.direction,
-            by_time=study.budget.hours is not None,
+            by_time=study.budget.is_time,
         ),
         make_scheduler(prepared.space, prepared.pruning, study.objective.direction),
         trials=study.budget.trials,
@@ -340,6 +378,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         constraints=study.objective.constraints,
         first=prepared.first,
         finalists=prepared.final.finalists,
+        goal=goals_of(study, prepared.data.info.validation_images),
     )
 
 
@@ -347,26 +386,35 @@ def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tupl
     """Return how the search ended, and why, once no trial runs any more."""
     if switch.interrupted or switch.fault is not None:
         return "interrupted", switch.fault or "stopped by a signal"
-    reason = None
+    reason = ledger.reached
     if switch.out_of_time and not ledger.is_complete:
-        reason = HOURS_SPENT
+        spent = what_is_spent(switch, prepared.study)
         with switch.stopped_by_disk():
             for trial in ledger.open_trials:  # Ray drops results when it ends; the checkpoints have them
                 if trial not in ledger.paused_trials:
                     ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
-            reason = why_out_of_time(ledger)
-            ledger.cut_short()
+            reason = why_out_of_time(ledger, spent)
+            ledger.cut_short(spent)
+        if not ledger.has_finished_trial:
+            return "failed", f"{spent} before a trial has finished"
     if not ledger.has_finished_trial:
-        if reason is not None:
-            return "failed", f"{HOURS_SPENT} before a trial has finished"
         return "failed", StoredSearch(prepared.home.folder).progress.why_none_finished
     return "finished", reason
 
 
-def why_out_of_time(ledger: Ledger) -> str:
-    """Return in words what a search lacks whose hours have ended."""
+def what_is_spent(switch: StopSwitch, study: Study) -> str:
+    """Return which part of the budget of time is spent, in words."""
+    if switch.hours_spent:
+        return HOURS_SPENT
+    gpu_hours = study.budget.gpu_hours
+    return GPU_HOURS_SPENT if gpu_hours == study.budget.most_gpu_hours else PRICE_SPENT
+
+
+def why_out_of_time(ledger: Ledger, spent: str = HOURS_SPENT) -> str:
+    """Return in words what a search lacks whose time has ended."""
     lacks = " before the best trials were trained again as planned" if ledger.lacks_final else ""
-    return f"{HOURS_SPENT}{lacks}"
+    reached = f"{ledger.reached}; " if ledger.reached is not None else ""
+    return f"{reached}{spent}{lacks}"
 
 
 @contextlib.contextmanager
@@ -383,8 +431,8 @@ def _first_epoch_awaited(view: Display) -> Iterator[Callable[[], None]]:
         yield update
 
 
-def _deadline(study: Study, spent: float) -> float | None:
-    """Return when the budget of hours is spent, on the monotonic clock; earlier drivers have spent some."""
-    if study.budget.hours is None:
-        return None
-    return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - spent)
+def _time_limit(study: Study, spent: float) -> TimeLimit:
+    """Return what the study's budget of time leaves, of which earlier drivers have spent some seconds."""
+    hours = study.budget.hours
+    left = None if hours is None else max(0.0, hours * 3600.0 - spent)
+    return TimeLimit(None if left is None else time.monotonic() + left, study.budget.most_gpu_hours)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from search.deciding.finalists import Final, choose_final, settled_final
 from search.deciding.pruning import Pruning, choose_pruning, compared_early, settled_pruning
-from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
+from search.facts.hardware import Hardware, PerTrial, check_gpu_hours, concurrent_trials, per_trial
 from search.facts.measured import (
     load_data,
     measured_anew,
@@ -23,7 +25,9 @@ from search.facts.packing import footprint, gpu_share, shares_gpus, why_shared
 from search.facts.start import Start, find_start
 from search.record.code import record_of
 from search.record.folder import Caution, facts_text, keep_findings
-from search.record.home import FACTS_FILE, Home
+from search.record.home import EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, LOCK_FILE, Home
+from search.record.journal import check_format
+from search.record.lock import empty
 from search.record.stored_search import StoredSearch
 from search.record.trials import recipe_key
 from search.running.guests import NO_GUESTS, Guests
@@ -35,12 +39,12 @@ from search.running.networks import (
     teachers_of,
     weights_of,
 )
-from search.study import Study
+from search.study import STUDY_FILE, Study, read_study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
 from search.study.space import SpaceBuilder, check_trials, far_rates
-from search.study.study import Finalists
+from search.study.study import Finalists, data_name
 from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
@@ -59,6 +63,12 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.extra_metrics import Own
 
 CROP = "augmentation.crop.kind"
+FORMER_EXPERIMENT = "tunebook"  # of all searches, before experiments were called after the data
+# the names of files that a driver writes before a search's study is there, unfinished ones among them
+BEFORE_THE_STUDY = re.compile(
+    rf"{re.escape(LOCK_FILE)}(-\d+)?|{re.escape(FACTS_FILE)}|{re.escape(FINDINGS_FILE)}"
+    rf"|\.({re.escape(FACTS_FILE)}|{re.escape(FINDINGS_FILE)}|{re.escape(STUDY_FILE)})\.\w+"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +132,7 @@ def load(
     check_code(study, code)
     build = guests.space(study)
     trial = per_trial(study.resources, hardware)
+    check_gpu_hours(study.budget, trial, hardware)
     packs = shares_gpus(study, trial, hardware)
     start = find_start(study, trial.bench(bench), cluster=hardware.cluster)
     if start.hint:
@@ -464,3 +475,43 @@ def fresh_splits(
         return {seed: load(recipe) for seed, recipe in drawn.items()}
     except DataError as error:  # the search's own split was loaded before, from the same images
         raise UserError(f"finalists.splits: fresh is not possible here: {error}") from None
+
+
+# --- a name that a search has already -------------------------------------------------------------------
+
+
+def refuse_existing(home: Home, study: Study) -> None:
+    """A name is used once: the same study is resumed, another one needs another name. Raises UserError.
+
+    JournalError says that another version of tunebook wrote the search.
+
+    The caller must have the folder's lock: otherwise a search of this name could begin in between.
+    """
+    names = {path.name for path in home.folder.iterdir()}
+    if all(BEFORE_THE_STUDY.fullmatch(name) for name in names):
+        empty(home.folder)  # the remains of a search whose driver was killed before it began
+        return
+    if not {STUDY_FILE, FACTS_FILE} <= names:
+        raise UserError(f"{home.address}: exists and is not a search; choose another --name")
+    check_format(home.folder / EVENTS_FILE)
+    if is_same_study(home, study):
+        again = f"`tunebook resume {quote(home.address)}`"
+        raise UserError(f"{home.address}: this search exists; go on with {again}")
+    raise UserError(f"{home.address}: another study has this name; choose another --name")
+
+
+def is_same_study(home: Home, study: Study) -> bool:
+    """Say whether this very study is there already; what becomes of unfit machines may change, and a search
+    of an earlier version has another experiment by default.
+
+    Raises StudyError where its file cannot be read.
+    """
+    file = home.folder / STUDY_FILE
+    if not file.exists():
+        return False
+    there = read_study(file)
+    if (there.tracking.experiment, study.experiment) == (FORMER_EXPERIMENT, data_name(study.data)):
+        study = study.model_copy(
+            update={"tracking": there.tracking.model_copy(update={"uri": study.tracking.uri})}
+        )
+    return there.model_copy(update={"machines": study.machines}) == study

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -22,10 +22,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class StopSwitch:
-    """Why the search should end early: a signal, the budget of hours, another driver, or a fault."""
+    """Why the search should end early: a signal, the budget of time, another driver, or a fault."""
 
     deadline: float | None = None  # after this time.monotonic() no more training happens
     lease: Lease | None = None  # the lease of a search that is in a store
+    gpus_spent: Callable[[], bool] = lambda: False  # the GPU-hours of the budget are
     signals: list[int] = field(default_factory=list)
     # what no trial is to blame for and keeps every trial from going on, such as a full disk, in words
     fault: str | None = None
@@ -46,6 +47,11 @@ class StopSwitch:
 
     @property
     def out_of_time(self) -> bool:
+        """Whether the hours, or the GPU-hours, of the budget are spent."""
+        return self.hours_spent or self.gpus_spent()
+
+    @property
+    def hours_spent(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property

@@ -41,6 +41,7 @@ from trainable.recipe.models import ARGUMENTS, MODEL_NAME, OWN_WEIGHTS, absolute
 from trainable.recipe.training import LONGEST_RUN
 from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_leaf, with_value, without
 from trainable.recipe.yamlfile import read_tree, to_yaml, write_whole
+from trainable.training.metrics import OBJECTIVES, SHARES
 
 DEFAULT_STORAGE = "searches"
 STUDY_FILE = "study.yaml"  # the file's name in a search's folder
@@ -122,6 +123,40 @@ class Budget(Spec):
     trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 16
     epochs: Annotated[int, Field(ge=1, le=LONGEST_RUN)] = Field(20, description="of the longest trial")
     hours: Annotated[float, Field(gt=0.0)] | None = None
+    gpu_hours: Annotated[float, Field(gt=0.0)] | None = Field(
+        None, description="that trials hold GPUs, at most"
+    )
+    price: Annotated[float, Field(gt=0.0)] | None = Field(
+        None, description="of these GPU-hours, at most; needs price_per_gpu_hour"
+    )
+    price_per_gpu_hour: Annotated[float, Field(gt=0.0)] | None = Field(None, description="in any currency")
+    target: float | None = Field(
+        None, description="of the objective: a finished trial that reaches it is enough"
+    )
+    no_gain: Annotated[
+        bool | Annotated[int, Field(ge=2, le=MOST_TRIALS)], Field(union_mode="left_to_right")
+    ] = Field(
+        False, description="true: end when 10 more trials should gain less than luck; or so many trials"
+    )
+
+    @model_validator(mode="after")
+    def price_has_a_unit(self) -> Self:
+        if self.price is not None and self.price_per_gpu_hour is None:
+            raise ValueError("price: needs price_per_gpu_hour beside it")
+        return self
+
+    @property
+    def most_gpu_hours(self) -> float | None:
+        """How many GPU-hours the trials may hold, by either limit; None without one."""
+        limits = [] if self.gpu_hours is None else [self.gpu_hours]
+        if self.price is not None and self.price_per_gpu_hour is not None:
+            limits.append(self.price / self.price_per_gpu_hour)
+        return min(limits, default=None)
+
+    @property
+    def is_time(self) -> bool:
+        """Whether time may end the search before its trials: then one that trains faster is worth more."""
+        return self.hours is not None or self.most_gpu_hours is not None
 
 
 class Finalists(Spec):
@@ -406,6 +441,7 @@ def absolute(address: str) -> str:
 
 def _contradictions(study: Study) -> Iterator[Fault]:
     yield from metric_faults(study.objective, study.base)
+    yield from _goal_faults(study.budget, study.objective)
     for probe in dict.fromkeys(study.space.probes):
         for name in study.facts.values():
             if name.startswith(FACT_OF_PROBE[probe]):
@@ -417,6 +453,19 @@ def _contradictions(study: Study) -> Iterator[Fault]:
             choose if known else "needs base.model.kind: timm, torchvision or smp, whose networks have names"
         )
         yield Fault(f"space.overrides.{MODEL_NAME}", message)
+
+
+def _goal_faults(budget: Budget, objective: Objective) -> Iterator[Fault]:
+    """Yield what is wrong with goals for an objective."""
+    metric, target = objective.metric, budget.target
+    if target is not None and metric in SHARES and not 0.0 < target <= 1.0:
+        percent = f"; write {target / 100:g} for {target:g} %" if 1.0 < target <= 100.0 else ""
+        yield Fault("budget.target", f"{metric} lies between 0 and 1, got {target:g}{percent}")
+    if target is not None and metric in OBJECTIVES and target < 0.0:
+        yield Fault("budget.target", f"{metric} is never below 0, got {target:g}")
+    if budget.no_gain and metric not in SHARES:
+        why = f"luck is only known of scores between 0 and 1, and {metric} is none of these"
+        yield Fault("budget.no_gain", f"{why}; write budget.target instead")
 
 
 def _explained(fault: Fault, misplaced: Set[str]) -> Fault:

@@ -1,4 +1,4 @@
-"""What a network costs where it trains and answers: parameters, memory and time, as `probes` measure them."""
+"""What a network or a run costs where it trains and answers: parameters, memory, time, as probes measure."""
 
 from __future__ import annotations
 
@@ -32,6 +32,21 @@ class Footprint(Spec):
         memory = f"{self.trial_bytes / 2**30:.1f} of {self.free_bytes / 2**30:.1f} GiB"
         works = "an unknown share" if self.busy is None else f"{100 * self.busy:.0f} %"
         return f"{memory}, and the GPU works {works} of a step's time"
+
+
+class RunCost(Spec):
+    """What a run of a recipe takes on one device, in seconds, as steps of it were timed."""
+
+    training_seconds: tuple[Annotated[float, Field(ge=0.0)], ...]  # of each epoch
+    scoring_seconds: Annotated[float, Field(ge=0.0)]  # of the validation part, after each epoch
+    checkpoint_seconds: Annotated[float, Field(ge=0.0)]  # to write one, after each epoch
+    checkpoint_bytes: Annotated[int, Field(ge=0)]
+    starting_seconds: Annotated[float, Field(ge=0.0)]  # until its first step
+
+    def seconds(self, begin: int, end: int) -> float:
+        """Return what the epochs after `begin` take, up to `end`, which counts from 1."""
+        each = self.scoring_seconds + self.checkpoint_seconds
+        return sum(self.training_seconds[begin:end]) + each * (end - begin)
 
 
 # --- how fast it trains --------------------------------------------------------------------------------

@@ -103,6 +103,11 @@ class FrozenFeatures:
             self._train |= {} if found is None else {view: found}
         return self._train.get(view)
 
+    @property
+    def remembered_epochs(self) -> int:
+        """How many epochs are shown features that earlier ones have computed, where memory suffices."""
+        return max(0, self._epochs - self._views) if self._views else 0
+
     def shown(self, batches: list[Tensor], epoch: int) -> tuple[list[Tensor], int]:
         """Return the positions and the epoch by which an epoch, counted from 0, augments its images.
 

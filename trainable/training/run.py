@@ -118,6 +118,16 @@ class Run:
         batches = self.images.batches_of_a_portion(self.micro_batch)
         return max(1, batches // self._trainer.micro_batches)
 
+    @property
+    def steps_of_an_epoch(self) -> int:
+        """The number of optimizer steps in an epoch."""
+        return self._trainer.steps
+
+    @property
+    def remembered_epochs(self) -> int:
+        """In how many epochs a frozen body computes nothing, since its features are remembered."""
+        return self._frozen.remembered_epochs
+
     def step(self) -> EpochResult:
         """Train one epoch and score the validation part.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from search.deciding.goals import Goals
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
 from search.deciding.pruning import Pruning
@@ -15,6 +16,8 @@ from search.study.objective import NO_CONSTRAINTS, Constraints
 from search.study.study import Finalists
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
+
+NO_GOAL = Goals("val_accuracy", "max")
 
 
 @pytest.fixture
@@ -37,6 +40,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
         scheduler: SchedulerKind = "asha",
         first: Sequence[FirstTrial] = (),
         by_time: bool = False,
+        goal: Goals = NO_GOAL,
     ) -> Ledger:
         for journal in journals:
             journal.close()
@@ -53,6 +57,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
             constraints=constraints,
             first=first,
             finalists=finalists,
+            goal=goal,
         )
         if begun and ledger.search_id is None:
             ledger.begin("test")

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from search.record.chain import JournalError
-from search.record.journal import CostEvent, EndEvent, Event, ExtendEvent, RetryEvent, StartEvent, TrialEvent
+from search.record.journal import (
+    CostEvent,
+    DriverStart,
+    EndEvent,
+    Event,
+    ExtendEvent,
+    LeftOutEvent,
+    RetryEvent,
+    StartEvent,
+    TrialEvent,
+)
 from search.record.record import Record
 from search.study.objective import Constraints
 from tests.search.small_events import begun, epoch, session, settled
@@ -112,3 +122,27 @@ def test_an_extension_says_the_budget_and_counts_the_hours_anew() -> None:
     assert (before.extended_to, before.was_finished, before.seconds_of_budget) == (None, True, 5.0)
     assert (after.extended_to, after.was_finished, after.seconds_of_budget) == (9, False, 8.0)
     assert after.seconds(110.0) == 15.0
+
+
+def test_gpu_hours_are_those_that_trials_hold_and_begin_anew_with_an_extension() -> None:
+    started = session("started").model_copy(update={"start": DriverStart(seconds=5.0, slots=2, gpus=0.5)})
+    resumed = started.model_copy(update={"state": "resumed"})
+    told: list[tuple[float, Event]] = [
+        (0.0, started),
+        (0.0, settled()),
+        (1.0, TrialEvent(trial=0, values={})),
+        (10.0, StartEvent(trial=0, attempt=1, epoch=0)),
+        (20.0, RetryEvent(trial=0, reason="it crashed")),
+        (30.0, StartEvent(trial=0, attempt=2, epoch=0)),
+        (40.0, LeftOutEvent(where="a", why="b")),  # the driver is killed after this
+        (1000.0, resumed),
+        (1010.0, StartEvent(trial=0, attempt=3, epoch=0)),
+    ]
+    record = Record()
+    for at, event in told:
+        record.apply(event.model_copy(update={"time": at}))
+    assert record.gpu_seconds_of_budget(1030.0) == 0.5 * (10 + 10 + 20)
+    record.apply(EndEvent(trial=0, state="stopped", time=1040.0))
+    assert record.gpu_seconds_of_budget(2000.0) == 0.5 * (10 + 10 + 30)
+    record.apply(ExtendEvent(trials=3, time=1050.0))
+    assert record.gpu_seconds_of_budget(2000.0) == 0.0

@@ -11,12 +11,11 @@ import pytest
 from search.commands.guests import driver, resolved_study, sync
 from search.facts.hardware import Hardware, Node
 from search.record.chain import JournalError
-from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, Home
+from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, LOCK_FILE, LOG_FILE, Home
 from search.record.journal import Journal, SearchEvent, read
 from search.record.lock import LockedError, is_locked, locked
 from search.running import driver as driving
-from search.running.prepare import decide, load, write_facts
-from search.running.taken_names import is_same_study, refuse_existing
+from search.running.prepare import decide, is_same_study, load, refuse_existing, write_facts
 from search.study import STUDY_FILE, Study
 from tests.search.command_line import Tunebook
 from tests.search.followers.small_tracking import client_of, storage_with_database
@@ -159,7 +158,8 @@ def test_a_search_of_the_first_version_is_not_to_be_resumed(study: Study, folder
 def test_what_a_driver_left_that_was_killed_while_it_prepared_is_no_obstacle(study: Study) -> None:
     home = Home.of(study)
     home.folder.mkdir(parents=True)
-    for name in (LOCK_FILE, f"{LOCK_FILE}-999", FACTS_FILE, f".{FACTS_FILE}.k3j2h1", ".study.yaml.k3j2h1"):
+    written = (LOCK_FILE, f"{LOCK_FILE}-999", FACTS_FILE, FINDINGS_FILE)
+    for name in (*written, f".{FACTS_FILE}.k3j2h1", f".{FINDINGS_FILE}.k3j2h1", ".study.yaml.k3j2h1"):
         (home.folder / name).touch()
     refuse_existing(home, study)
     assert [each.name for each in home.folder.iterdir()] == [LOCK_FILE]

@@ -62,7 +62,10 @@ def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
         ({"scheduler": {"rungs": [6, 2]}}, "rise"),
         ({"scheduler": {"kind": "hyperband"}}, "expected 'asha', 'promotion', 'model' or 'none'"),
         ({"scheduler": "promotion"}, "expected a mapping, such as {kind: promotion}, got 'promotion'"),
-        ({"budget": 5}, "expected a mapping of trials, epochs, hours, got 5"),
+        (
+            {"budget": 5},
+            "of trials, epochs, hours, gpu_hours, price, price_per_gpu_hour, target, no_gain, got 5",
+        ),
         ({"first": {"optimizer.lr": 0.1}}, "expected a list, such as [...], got {'optimizer.lr': 0.1}"),
         ({"scheduler": {"rungs": [2, 25]}}, "[25]"),
         ({"scheduler": {"grace_epochs": 20}}, "nothing would be pruned"),
