@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from search.from_python import SearchFailed as SearchFailed
     from search.from_python import audit_pruning as audit_pruning
     from search.from_python import extend as extend
+    from search.from_python import forecast as forecast
     from search.from_python import resume as resume
     from search.from_python import search as search
     from search.functions import audit as audit
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 # Where each name is at home
 _HOMES = {
-    "search.from_python": ("SearchFailed", "audit_pruning", "extend", "resume", "search"),
+    "search.from_python": ("SearchFailed", "audit_pruning", "extend", "forecast", "resume", "search"),
     "search.functions": (
         *(
             "audit",
@@ -98,6 +99,7 @@ __all__ = [
     "explain",
     "export",
     "extend",
+    "forecast",
     "from_arrays",
     "list_searches",
     "lr_find",
