@@ -87,7 +87,7 @@ class NetworkFacts(Spec):
 class FactsError(FaultyInput):
     """The faults of facts that are impossible."""
 
-    subject = "facts"
+    subject, section = "facts", "facts"
 
 
 class Facts(Spec):
@@ -162,14 +162,14 @@ class Facts(Spec):
 class WrittenFacts(Spec):
     """The facts that a person writes to replace measured ones; None leaves a fact as measured."""
 
-    parameters: Count | None = None
-    gpu_memory_bytes: Bytes | None = None
-    pretrained: bool | None = None
-    attention: bool | None = None
-    batch_norm: bool | None = None
-    largest_micro_batch: Count | None = None
-    lr_band: Band | None = None
-    lr_band_kind: OptimizerName | None = None
+    parameters: Count | None = Field(None, description="of the network")
+    gpu_memory_bytes: Bytes | None = Field(None, description="of one GPU")
+    pretrained: bool | None = Field(None, description="whether the network starts from pretrained weights")
+    attention: bool | None = Field(None, description="whether the network has attention")
+    batch_norm: bool | None = Field(None, description="whether the network has BatchNorm")
+    largest_micro_batch: Count | None = Field(None, description="images that fit into memory at once")
+    lr_band: Band | None = Field(None, description="learning rates that train well, lowest and highest")
+    lr_band_kind: OptimizerName | None = Field(None, description="the optimizer of lr_band")
 
     def values(self) -> dict[str, Any]:
         """Return the facts that are written, by name."""

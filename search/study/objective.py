@@ -27,15 +27,15 @@ TASK = "task.kind"
 class Limit(Spec):
     """The most that a cost may be."""
 
-    max: Annotated[float, Field(gt=0.0)]
+    max: Annotated[float, Field(gt=0.0)] = Field(description="the limit itself")
 
 
 class Constraints(Spec):
     """What the network of a trial may cost, as `NetworkCost` counts; None allows anything."""
 
-    latency_ms: Limit | None = None
-    parameters: Limit | None = None
-    memory_gib: Limit | None = None
+    latency_ms: Limit | None = Field(None, description="from one image to its answer")
+    parameters: Limit | None = Field(None, description="all numbers of the network, frozen ones too")
+    memory_gib: Limit | None = Field(None, description="of a training step of the micro-batch")
 
     @property
     def limits(self) -> dict[str, float]:
@@ -83,8 +83,8 @@ class Objective(Spec):
     `own` says that it is a function of the caller's, which the search is given in Python.
     """
 
-    metric: str = "val_accuracy"
-    mode: Mode | None = None
+    metric: str = Field("val_accuracy", description="of the validation part, such as val_balanced_accuracy")
+    mode: Mode | None = Field(None, description="max or min; every metric of tunebook's own has one")
     own: bool = Field(False, description="a function given to the search in Python; needs mode: max or min")
     precision: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         None, description="of val_recall_at_precision"
@@ -96,7 +96,7 @@ class Objective(Spec):
     bins: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         None, description="of val_calibration_error: 15"
     )
-    constraints: Constraints = NO_CONSTRAINTS
+    constraints: Constraints = Field(NO_CONSTRAINTS, description="what a trial's network may cost")
 
     @model_validator(mode="after")
     def metric_is_known(self) -> Self:

@@ -67,7 +67,7 @@ Address = Annotated[
 class StudyError(FaultyInput):
     """The study is not valid."""
 
-    subject = "study"
+    subject, section = "study", "a-study"
 
 
 Probe = Literal["lr-find", "batch-find"]
@@ -81,7 +81,10 @@ class SpaceChoice(Spec):
     name: str | None = Field(
         None, description="default: finetune where a rule chooses pretrained weights, else document"
     )
-    overrides: dict[str, Any] = Field(default_factory=dict)
+    overrides: dict[str, Any] = Field(
+        default_factory=dict,
+        description="by dotted path a range, a belief or one value, in place of the rule's",
+    )
     learn_from: tuple[Address, ...] = Field(
         (), description="earlier searches, which teach where to look first: their folders or URIs"
     )
@@ -92,7 +95,7 @@ SamplerKind = Literal["auto", "mutation", "gp", "prior-tpe", "tpe", "random", "q
 
 
 class SamplerChoice(Spec):
-    kind: SamplerKind = "auto"
+    kind: SamplerKind = Field("auto", description="how trials are drawn")
 
 
 SchedulerKind = Literal["asha", "promotion", "model"]
@@ -105,9 +108,15 @@ class SchedulerChoice(Spec):
         "asha",
         description="asha stops trials at rungs; promotion pauses them; model stops and keeps by forecasts",
     )
-    grace_epochs: Annotated[int, Field(ge=1)] | None = None
-    reduction_factor: Annotated[int, Field(ge=2)] | None = None
-    rungs: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+    grace_epochs: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="the first rung: trials are not compared before this epoch"
+    )
+    reduction_factor: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="of so many trials one goes on at each rung"
+    )
+    rungs: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+        None, description="all epochs at which trials are compared, in place of grace_epochs"
+    )
 
     @model_validator(mode="after")
     def rungs_rise(self) -> Self:
@@ -120,9 +129,11 @@ class SchedulerChoice(Spec):
 
 
 class Budget(Spec):
-    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 16
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = Field(16, description="how many trials")
     epochs: Annotated[int, Field(ge=1, le=LONGEST_RUN)] = Field(20, description="of the longest trial")
-    hours: Annotated[float, Field(gt=0.0)] | None = None
+    hours: Annotated[float, Field(gt=0.0)] | None = Field(
+        None, description="the search ends after so many hours; default: no limit"
+    )
     gpu_hours: Annotated[float, Field(gt=0.0)] | None = Field(
         None, description="that trials hold GPUs, at most"
     )
@@ -196,7 +207,9 @@ class Resources(Spec):
     pack: bool | None = Field(
         None, description="true: as many trials share a GPU as fill it, which is measured; false: none do"
     )
-    workers: Annotated[int, Field(ge=1, le=10_000)] = 1
+    workers: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        1, description="processes that train one trial together, data-parallel"
+    )
 
     @property
     def shares_gpus(self) -> bool:
@@ -264,29 +277,37 @@ class Tracking(Spec):
 class Study(Spec):
     """One search, as asked for: a base recipe, a space around it, and how to sample, stop and compute."""
 
-    version: Literal[1] = 1
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    data: Data
-    base: dict[str, Any] = Field(default_factory=dict)
-    facts: WrittenFacts = WrittenFacts()
-    space: SpaceChoice = SpaceChoice()
+    version: Literal[1] = Field(1, description="of the file's format")
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = Field(
+        None, description="the search's folder is STORAGE/NAME; default: from the data and the date"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(
+        0, description="of the draws; with the same results in the same order: the same trials"
+    )
+    data: Data = Field(description="the images to learn from")
+    base: dict[str, Any] = Field(
+        default_factory=dict, description="fields of the recipe that are fixed, not searched"
+    )
+    facts: WrittenFacts = Field(WrittenFacts(), description="what you know better than the measurement")
+    space: SpaceChoice = Field(SpaceChoice(), description="what varies")
     first: tuple[Annotated[Any, AfterValidator(first_entry)], ...] = Field(
         (), description="trials after the documented recipe: files of recipes, or values on top of it"
     )
-    sampler: SamplerChoice = SamplerChoice()
-    scheduler: SchedulerChoice = SchedulerChoice()
-    budget: Budget = Budget()
+    sampler: SamplerChoice = Field(SamplerChoice(), description="how trials are drawn")
+    scheduler: SchedulerChoice = Field(SchedulerChoice(), description="which trials are stopped early")
+    budget: Budget = Field(Budget(), description="how much is trained")
     finalists: FinalistsChoice = Field(
         "auto", description="auto: 3 seeds of the best 3, 2 or 1, if that costs a fifth of the search at most"
     )
-    resources: Resources = Resources()
-    concurrent: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    machines: MachinesChoice = MachinesChoice()
-    limits: Limits = Limits()
-    objective: Objective = Objective()
-    tracking: Tracking = Tracking()
-    storage: Address = DEFAULT_STORAGE
+    resources: Resources = Field(Resources(), description="what a trial computes with")
+    concurrent: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None, description="trials at once; default: as many as fit the machines"
+    )
+    machines: MachinesChoice = Field(MachinesChoice(), description="machines that cannot train")
+    limits: Limits = Field(Limits(), description="when a trial counts as hung or failed")
+    objective: Objective = Field(Objective(), description="the metric by which trials are compared")
+    tracking: Tracking = Field(Tracking(), description="where MLflow keeps the search")
+    storage: Address = Field(DEFAULT_STORAGE, description="the folder or URI that holds the searches")
 
     @model_validator(mode="after")
     def rungs_lie_in_the_budget(self) -> Self:

@@ -306,6 +306,8 @@ SizeSchedule = Annotated[
 
 
 class Augmentation(Spec):
+    """How training images are changed at random before a network sees them."""
+
     crop: Crop = PadCrop()
     flip_probability: Annotated[
         Fraction, Purpose("for each flip that data.flips allows", "000:22, 003:70")

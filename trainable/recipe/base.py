@@ -8,9 +8,9 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 
 from trainable.errors import quoted
 from trainable.files.paths import usable_path
@@ -66,6 +66,10 @@ class Purpose(NamedTuple):
 
     reason: str
     source: str
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the field's JSON Schema, which editors show, with the purpose as its description."""
+        return {**handler(schema), "description": f"{self.reason} ({self.source})"}
 
 
 class Spec(BaseModel):

@@ -117,6 +117,8 @@ AVERAGING = "regularisation.averaging.kind"  # the path of the field
 
 
 class Regularisation(Spec):
+    """What keeps a network from learning its images by heart."""
+
     label_smoothing: Annotated[
         OpenFraction,
         Purpose("softens the labels of large models", "003:43-59, 000:36; arXiv 1512.00567, section 7"),
@@ -162,6 +164,8 @@ COMPILED: tuple[Compiling, ...] = (True, "blocks")  # the network trains compile
 
 
 class Loop(Spec):
+    """How long a run trains, in which batches, and with which processes."""
+
     epochs: Annotated[
         int, Field(ge=1, le=LONGEST_RUN), Purpose("length of the run; cosine wants long ones", "003:17")
     ] = 20
@@ -245,6 +249,8 @@ class CenterCrop(Spec):
 
 
 class Evaluation(Spec):
+    """How a part of the images is scored."""
+
     batch_size: Annotated[int, Field(ge=1, le=LARGEST_BATCH), Purpose("changes speed alone", "ours")] = 512
     resize: Annotated[
         Stretch | CenterCrop, Field(discriminator="kind"), Purpose("how an image becomes a square", "ours")
