@@ -6,6 +6,7 @@
 #   make test-all   the same with all tests: an hour on 2 cores
 #   make near       the quick tests of what differs from the last commit, and of what imports it (SINCE=main: from main)
 #   make lint       without the tests           make format    apply ruff's formatting and fixes
+#   make site       make the documentation's site in build/site, without the network
 #   make lock       write requirements.lock again after pyproject.toml changed (ARGS=--upgrade: newest versions)
 #   make clean      remove .venv and caches; searches stay
 #
@@ -24,7 +25,7 @@ PYTEST = $(PY) -m pytest --numprocesses $(PROCESSES)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-all near lint format lock clean
+.PHONY: help demo install test test-all near lint format site lock clean
 
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -67,6 +68,9 @@ lint: install
 format: install
 	$(PY) -m ruff check --fix
 	$(PY) -m ruff format
+
+site: install
+	$(PY) docs/make_site.py
 
 lock: $(READY)
 	$(UV) pip compile --python $(PY) --universal --python-version 3.11 --no-emit-index-url --group dev \

@@ -337,6 +337,8 @@ def main() -> None:
             app()
     except UserError as error:
         tell(f"tunebook: {error}", sys.stderr)
+        if error.section:
+            tell(f"more: docs/errors.md#{error.section}", sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

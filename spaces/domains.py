@@ -16,7 +16,7 @@ Values = Mapping[str, Value]  # by dotted path
 class SpaceError(FaultyInput):
     """The faults of a space that cannot be searched."""
 
-    subject = "space"
+    subject, section = "space", "a-space"
 
 
 @dataclass(frozen=True)

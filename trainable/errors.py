@@ -37,6 +37,7 @@ class UserError(Exception):
     """
 
     exit_code = 2  # the command ends with this exit code
+    section = ""  # of docs/errors.md, where there is more to say than the message does
 
     def __init__(self, message: str = "") -> None:
         super().__init__("\n".join(map(shown, message.split("\n"))))
@@ -70,23 +71,31 @@ class FaultyInput(UserError):
 class RecipeError(FaultyInput):
     """A recipe is not valid, with the faults."""
 
-    subject = "recipe"
+    subject, section = "recipe", "a-recipe"
 
 
 class DataError(UserError):
     """Images or labels cannot be used; the message names the file or folder and what to do."""
 
+    section = "images-and-labels"
+
 
 class BrokenImages(DataError):
     """Images that cannot be decoded."""
+
+    section = "images-that-cannot-be-decoded"
 
 
 class ModelError(UserError):
     """A model does not exist or does not fit the images."""
 
+    section = "a-network"
+
 
 class StateError(UserError):
     """A saved state belongs to another recipe or other data."""
+
+    section = "a-saved-state"
 
 
 class RunError(Exception):

@@ -268,9 +268,11 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 
 
 def closing(findings: Sequence[Finding], seconds: float) -> str:
-    """Return the outcome in one line."""
+    """Return the outcome in one line, with the sections that say more of what is no sign of health."""
     errors, warnings = counts(findings)
-    return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s"
+    sections = dict.fromkeys(each.section for each in findings if each.level in ("error", "warning"))
+    more = f"; more: docs/checks.md{', '.join(sections)}" if sections else ""
+    return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s{more}"
 
 
 def _title(file: str, target: Target) -> str:

@@ -29,6 +29,7 @@ COUNT_DIGITS = 12
 class JournalError(UserError):
     """The journal is damaged, or another version wrote it: nothing is done with the search."""
 
+    section = "a-journal"
     exit_code = 1
 
 

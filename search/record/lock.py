@@ -25,6 +25,8 @@ PAUSE_SECONDS = 0.02
 class LockedError(UserError):
     """Another process drives the search."""
 
+    section = "a-search-that-is-running"
+
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:

@@ -24,6 +24,7 @@ OLDER = f"{BESIDE}: search again with this version"
 class OriginsChanged(UserError):
     """Images, weights or a teacher that became others while runs trained with them."""
 
+    section = "data-or-weights-that-changed"
     exit_code = 1
 
 

@@ -25,6 +25,7 @@ INPUT = "images"
 class ExportError(UserError):
     """A network that cannot be exported, or an exported one that answers otherwise."""
 
+    section = "an-export"
     exit_code = 1
 
 

@@ -87,6 +87,11 @@ class Finding:
         """What was found and what it means, without what to do."""
         return f"{self.what}: {self.means}" if self.means else self.what
 
+    @property
+    def section(self) -> str:
+        """The anchor of the check in docs/checks.md."""
+        return f"#{self.check.lower().replace(' ', '-')}"
+
     def tree(self) -> dict[str, str]:
         return asdict(self)
 

@@ -93,6 +93,8 @@ def name_in(path: str) -> str:
 class StoreError(UserError):
     """A store cannot be reached, or that it refuses."""
 
+    section = "an-object-store"
+
 
 @dataclass(frozen=True)
 class Store:
