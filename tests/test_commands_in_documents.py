@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from search.__main__ import app
-from search.study import Study
+from search.study import STUDY_FILE, Study
 from tests.document_lines import FENCE, Line, lines
 from trainable.recipe.yamlfile import parse_tree
 
@@ -45,10 +45,13 @@ def faults(line: Line) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def no_cluster_or_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Addresses in documents are of nobody: Ray's token is not looked for, nor a store's region."""
+def no_cluster_or_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Addresses in documents are of nobody: Ray's token is not looked for, nor a store's region; and every
+    search is there."""
     monkeypatch.setattr("search.commands.options.send_token", lambda address: None)
     monkeypatch.setattr("search.record.storage.local_folder", Path)
+    (tmp_path / STUDY_FILE).touch()
+    monkeypatch.setattr("search.commands.options.on_this_machine", lambda address: tmp_path)
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://HEAD:8265")  # as docs/cluster.md says
 
 
@@ -62,7 +65,7 @@ def test_the_program_takes_every_command_of_a_document(document: Path) -> None:
     ("line", "fault"),
     [
         ("serch digits", "no command serch"),
-        ("check", "Missing"),
+        ("bundle", "Missing"),
         ("check digits --quick", "No such option: --quick"),
         ("extend DIR", "trials"),
         ("show DIR [--csv]", "no option --csv of show"),

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.facts_table import fact_rows, facts_table
-from search.commands.forecast import Prospect, explained_forecast
 from search.commands.named import Input, named_input
 from search.commands.options import ExplainOptions, bench_of
 from search.commands.plan import Plan, plan_table
@@ -134,6 +133,8 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
 
 def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
     """Return what a search of a study would do, and what was measured for it. Raises UserError."""
+    from search.commands.forecast import Prospect, explained_forecast  # torch takes seconds to import
+
     hardware = local_hardware()
     trial = per_trial(study.resources, hardware)
     check_gpu_hours(study.budget, trial, hardware)

@@ -51,7 +51,7 @@ def model_named(name: str, task: AnyTask = CLASSIFICATION) -> dict[str, str]:
     if library == "smp" and slash:
         decoder, _, encoder = rest.partition("/")
         if not encoder:
-            raise ModelError(f"--model {name}: expected smp/DECODER/ENCODER, such as smp/unet/resnet18")
+            raise ModelError(f"{MODEL_NAME} {name}: expected smp/DECODER/ENCODER, such as smp/unet/resnet18")
         return {"kind": "smp", "name": decoder, "encoder": encoder}
     if library in ("timm", "torchvision") and slash:
         check_name(library, rest, task)

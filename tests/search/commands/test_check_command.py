@@ -158,7 +158,7 @@ def test_the_table_has_what_it_means_and_what_to_do_where_something_is_wrong() -
     assert lines[2].startswith("error   one batch")
     assert lines[3].strip() == "means: it cannot learn"
     assert lines[4].strip() == "do: look at forward"
-    assert closing(findings, 12.3) == "1 error, 0 warnings, in 12 s"
+    assert closing(findings, 12.3) == "1 error, 0 warnings, in 12 s; more: docs/checks.md#one-batch"
 
 
 @pytest.mark.slow("runs all checks")

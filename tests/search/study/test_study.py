@@ -265,7 +265,7 @@ def test_a_model_is_named_in_one_word(name: str, section: dict[str, str]) -> Non
 @pytest.mark.parametrize("name", ["smp/unet", "smp/", "smp/unet/"])
 def test_a_decoder_without_an_encoder_says_how_both_are_written(name: str) -> None:
     with pytest.raises(
-        UserError, match=f"--model {name}: expected smp/DECODER/ENCODER, such as smp/unet/resn"
+        UserError, match=f"model.name {name}: expected smp/DECODER/ENCODER, such as smp/unet/resn"
     ):
         model_named(name)
 
