@@ -31,7 +31,8 @@ help:
 	@sed -n 's/^#   make/make/p' Makefile
 
 demo: install
-	@$(VENV)/bin/tunebook search --data digits --trials 16 --epochs 20 --set "finalists={top: 2, seeds: 3}"
+	@$(VENV)/bin/tunebook search --data digits --trials 16 --epochs 30 --set "finalists={top: 2, seeds: 3}" \
+		--set data.validation_fraction=.47 --set data.test_fraction=.48
 
 install: $(INSTALLED)
 
