@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 NAVIGATION = DOCS / "site" / "mkdocs.yml"
 REPOSITORY = Path("repository")  # where the site has files that are not below docs/
+DECISIONS = "Decisions, each with its context, evidence and alternatives"
 COPIED = {".png", ".json", ".html", ".js", ".css", ".txt"}  # as they are; other files are shown as code
 
 # code is matched, too, so that what looks like a link in it stays
@@ -75,7 +76,7 @@ def write_pages(pages: Path) -> None:
     """Write everything that the site shows: documents with their links turned, made pages, source files."""
     made: dict[Path, Callable[[], str]] = {
         DOCS / "api.md": make_pages.api_page,
-        DOCS / "decisions" / "index.md": lambda: _list("Decisions", DOCS / "decisions"),
+        DOCS / "decisions" / "index.md": lambda: _list(DECISIONS, DOCS / "decisions"),
     }
     for path, text in made.items():
         _write(pages / place(path), _turned(text(), path)[0])
@@ -100,7 +101,7 @@ def place(path: Path) -> Path:
 def _write_page(path: Path, page: Path) -> list[Path]:
     """Write the page of a file or folder; return what it links."""
     if path.is_dir() or path.suffix == ".md":
-        text = _list(str(path.relative_to(ROOT)), path) if path.is_dir() else path.read_text("utf-8")
+        text = _list(path.relative_to(ROOT), path) if path.is_dir() else path.read_text("utf-8")
         turned, found = _turned(text, path / "index.md" if path.is_dir() else path)
         _write(page, turned)
         return found
@@ -130,9 +131,9 @@ def _turned(text: str, path: Path) -> tuple[str, list[Path]]:
     return LINK.sub(turn, text), found
 
 
-def _list(title: str, folder: Path) -> str:
+def _list(title: object, folder: Path) -> str:
     """Return a page that lists a folder's documents by their titles, and its other files by their names."""
-    lines = [f"# {title}", ""]
+    lines = [f"# {title}", "", "The files of this folder, by their titles.", ""]
     for path in sorted(folder.iterdir()):
         if path.suffix == ".md" and path.name != "index.md":
             lines.append(f"- [{title_of(path.read_text('utf-8'))}]({path.name})")
@@ -188,7 +189,7 @@ def title_of(text: str) -> str:
 def _paragraphs(text: str) -> Iterator[str]:
     """Yield the paragraphs of prose, each as one line without marks of Markdown."""
     for block in text.split("\n\n"):
-        if block.strip() and not re.match(r"[#<|`!\-*{]| {4}|\d+\. ", block.lstrip("\n")):
+        if block.strip() and not re.match(r"[#<|`!{]|[-*] | {4}|\d+\. ", block.lstrip("\n")):
             plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)
             yield " ".join(plain.replace("**", "").split())
 

@@ -1,6 +1,10 @@
 // Search runs in a worker, and a browser starts none for a page that is opened as a file. There it runs in a
-// hidden frame instead, which has the same messages.
+// hidden frame instead, which has the same messages: copies, each in a turn of its own.
 if (location.protocol === "file:") {
+  const later = (data, give) => {
+    const copy = structuredClone(data)
+    setTimeout(() => give(copy))
+  }
   window.Worker = class {
     constructor(script) {
       this.frame = document.createElement("iframe")
@@ -8,7 +12,7 @@ if (location.protocol === "file:") {
       this.waiting = []
       document.body.append(this.frame)
       const inside = this.frame.contentWindow
-      inside.postMessage = data => this.onmessage?.({ data })
+      inside.postMessage = data => later(data, copy => this.onmessage?.({ data: copy }))
       inside.importScripts = () => {}
       const code = inside.document.createElement("script")
       code.src = new URL(script, location.href).href
@@ -22,7 +26,7 @@ if (location.protocol === "file:") {
     }
     postMessage(data) {
       if (this.waiting) this.waiting.push(data)
-      else this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data }))
+      else later(data, copy => this.frame.contentWindow?.dispatchEvent(new MessageEvent("message", { data: copy })))
     }
     terminate() {
       this.frame.remove()
