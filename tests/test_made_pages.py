@@ -104,6 +104,7 @@ def test_every_section_that_an_error_names_is_there() -> None:
     assert named - headings("errors.md") == set()
 
 
+@pytest.mark.slow("imports all that people import")
 def test_the_names_to_import_are_described() -> None:
     page = make_pages.api_page()
     assert "### `search`\n\n```python\nsearch(" in page

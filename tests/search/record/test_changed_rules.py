@@ -292,11 +292,11 @@ def test_every_command_refuses_a_search_of_the_first_version(
 
 
 def refused(folder: Path, tunebook: Tunebook, command: tuple[str, ...]) -> str:
-    """The one line that a command says; nothing in the folder has changed."""
+    """The one line that a command says, with where to read more; nothing in the folder has changed."""
     before = contents(folder)
     code, out, err = tunebook(*(str(folder) if word == "DIR" else word for word in command))
     assert (code, out) == (1, "")
-    assert err.count("\n") == 1
+    assert err.splitlines()[1:] == ["more: docs/errors.md#a-journal"]
     assert contents(folder) == before
     assert not Path("out.yaml").exists()
     assert not Path("next.yaml").exists()
