@@ -33,7 +33,7 @@ def test_a_trial_that_did_not_finish_is_not_trained_again(
     stopped = next(each for each in Search(folder).trials if each.end == "stopped")
     said = refused(tunebook, folder, "-o", "best.yaml", "--trial", str(stopped.id), *asked)
     assert f"--trial {stopped.id}" in said
-    assert f"expect a finished trial, got one that is stopped after epoch {stopped.epochs}" in said
+    assert f"expect a finished trial, got one that is stopped early after epoch {stopped.epochs}" in said
     code, _, _ = tunebook("export", folder, "-o", "best.yaml", "--trial", str(stopped.id))
     assert code == 0
 
