@@ -13,6 +13,7 @@ from spaces.space import Dimension, Space
 from trainable.errors import UserError, one_line
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose, is_citation, spelled_out
+from trainable.recipe.optimizers import by_own_name
 from trainable.recipe.yamlfile import to_yaml
 
 NAMED = 5  # so many values are named in the head
@@ -96,12 +97,17 @@ def values_that_matter(search: Search, trial: Trial) -> str:
     if (at := positions(space, trial)) is None:
         return f"it was asked for by {trial.first}" if trial.first is not None else "it leaves the space"
     by_name = {each.name: each.path for each in space.dimensions if each.name in at}
+    shown_values, own = by_own_name(values), by_own_name(space.own)
     if decisive := [by_name[name] for name in _decisive(search) if name in by_name]:
-        named = ", ".join(f"{path} {brief(values[path])}" for path in decisive[:NAMED])
-        return f"{named} (what decides most in this search)"
-    far = _far_from_documented(space, trial)[:NAMED]
-    named = ", ".join(f"{path} {brief(values[path])}{_instead_of(path, space.own)}" for path in far)
-    return f"{named} (farthest from the documented recipe)" if far else "its values are the documented ones"
+        named = [f"{path} {brief(shown_values[path])}" for path in decisive if path in shown_values]
+        return f"{', '.join(named[:NAMED])} (what decides most in this search)"
+    far = [path for path in _far_from_documented(space, trial) if path in shown_values][:NAMED]
+    named = [f"{path} {brief(shown_values[path])}{_instead_of(path, own)}" for path in far]
+    return (
+        f"{', '.join(named)} (farthest from the documented recipe)"
+        if far
+        else "its values are the documented ones"
+    )
 
 
 def _decisive(search: Search) -> Sequence[str]:

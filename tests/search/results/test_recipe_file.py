@@ -41,7 +41,7 @@ def test_the_file_begins_with_what_it_is_what_was_trained_the_score_the_data_and
     assert best is not None
     what, trained, score, data, matters, command, *rest = head_of(file)
     assert what == f"The best recipe of the search {search.record.name} (trial {best.id} of 8)."
-    assert trained.startswith("Trained: resnet_small, from scratch")
+    assert trained == f"Trained: {best.sentence}."
     assert f"val_accuracy {best.metrics['val_accuracy']:.4f} (95 % interval 0." in score
     images = f"{search.info.train_images:,} images to train, {search.info.validation_images:,} to validate"
     assert data == f"Data: digits; {images}, 10 classes."
