@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import typer
-
-from search.commands.options import FAILED, RefineOptions
+from search.commands.options import RefineOptions
 from search.learning.refine import refine, write_next
 from search.learning.search import Search
 from search.reporting.terminal import show_refined
@@ -17,9 +15,9 @@ from trainable.terminal import tell_json
 def run_refine(options: RefineOptions) -> None:
     """Print the audit and, where it asks for changes, write the next study to `out`.
 
-    Ends the command with exit code 1 where `out` is asked for and nothing is to be changed: a script's next
-    command would find no study. Raises UserError, before anything is written, where the folder holds no
-    search that is over, or `out` exists.
+    Where nothing is to be changed no file is written, which `--json` says by `out: null`: that the next thing
+    is to mend the images, or to stop, is an answer. Raises UserError, before anything is written, where the
+    folder holds no search that is over, or `out` exists.
     """
     folder, out = options.folder, options.out
     if out is not None and not options.force:
@@ -32,5 +30,3 @@ def run_refine(options: RefineOptions) -> None:
         tell_json(json.dumps({**refined.json(), "out": where}, indent=2, allow_nan=False))
     else:
         show_refined(refined, folder, out)
-    if out is not None and refined.study is None:
-        raise typer.Exit(FAILED)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from shlex import quote
 from typing import NamedTuple, assert_never
 
+from search.learning.cautions import is_split_here
 from search.learning.evidence import (
     PLAYBOOK,
     TOP,
@@ -192,7 +193,7 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | 
         f"the best {TOP} within the noise (two standard errors of {images} images, or twice the late swings) "
         f"and {NOISE_POINTS:g} points or more",
         f"{CURVES}, and {REPEATS}; the limit is ours",
-        (*_more_images(evidence, noise), *calmer.proposed_edits),
+        (*_for_noise(evidence, noise), *calmer.proposed_edits),
         tuple(_advice(evidence)),
     )
     yield from calmer.left_alone
@@ -215,27 +216,24 @@ def _best(evidence: Evidence) -> _Best | None:
     return None
 
 
-def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
-    """Yield a larger validation part, if images are split here and too few of them cause the noise."""
-    fraction = evidence.search.study.data.validation_fraction
-    wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
-    if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
+def _for_noise(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
+    """Yield a larger validation part, if too few images cause the noise."""
+    if not _swings(evidence.curves[0]):
+        yield from larger_part(evidence, (noise / NOISE_POINTS) ** 2)
+
+
+def larger_part(evidence: Evidence, factor: float = 2.0) -> Iterator[ProposedEdit]:
+    """Yield a validation part that is larger by a factor, twice at most, if images are split here."""
+    study, info = evidence.search.study, evidence.search.info
+    fraction, images = study.data.validation_fraction, info.validation_images
+    wanted = min(LARGEST_FRACTION, fraction * min(2.0, factor))
+    if not is_split_here(study.data, info) or wanted < 1.2 * fraction:
         return
-    images = evidence.search.info.validation_images
     why = (
         f"{images} validation images cannot tell the best trials apart; scores of this search and the next "
         "come from different images"
     )
     yield ProposedEdit(FRACTION, (float(f"{wanted:.2g}"),), why)
-
-
-def _is_split_here(evidence: Evidence) -> bool:
-    """Say whether the validation part has the size that the fraction asks for, with no limit of images."""
-    info, data = evidence.search.info, evidence.search.study.data
-    learnt_from = info.train_images + info.validation_images
-    sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
-    near = any(abs(size - info.validation_images) <= len(info.classes) for size in sizes)
-    return data.train_limit is None and near
 
 
 def _swings(winner: DiagnosedTrial) -> bool:

@@ -20,7 +20,9 @@ PLAYBOOK = "Deep Learning Tuning Playbook"
 # how many trials' curves are examined: "at least the best few" (Examining the training curves); 3 is ours
 TOP = 3
 
-FindingKind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
+FindingKind = Literal[
+    "edge", "diverged", "still improving", "overfit", "underfit", "noisy", "ceiling", "plateau"
+]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,21 @@ class SearchFinding:
         tree = asdict(self)
         del tree["proposed_edits"]
         return tree
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of the study: the field, its value before and after, and why."""
+
+    path: str
+    before: str
+    after: str
+    why: str
+
+    @property
+    def field(self) -> str:
+        """The name that a person uses: a dimension's name, or the path in the study."""
+        return self.path.removeprefix(f"{OVERRIDES}.")
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from search.deciding.pruning import choose_pruning
 from search.facts.start import Start
 from search.learning.best_trials import of_curves, of_noise
-from search.learning.evidence import Evidence, LeftAlone, ProposedEdit, SearchFinding
+from search.learning.evidence import Edit, Evidence, LeftAlone, ProposedEdit, SearchFinding
+from search.learning.next_steps import NextStep, caution_of, next_steps, of_ceiling, of_plateau
 from search.learning.ranges import of_ranges
 from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS
 from search.learning.verdicts import effect
+from search.record.code import extend_call
 from search.record.home import names_below
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
@@ -38,6 +41,7 @@ from trainable.data import DataInfo
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe.trees import value_at
 from trainable.recipe.yamlfile import to_yaml, write_whole
+from trainable.terminal import program_name
 
 NUMBERED = re.compile(r"(.*)-(\d+)")
 LONGEST_NAME = 100
@@ -46,12 +50,16 @@ LONGEST_NAME = 100
 def findings_of(evidence: Evidence) -> Iterator[SearchFinding | LeftAlone]:
     """Yield the findings, and what was examined and left alone, in the order of the questions.
 
-    Yield nothing where fewer than `LEAST_TRIALS` trials say something.
+    At a ceiling only what moves it is asked about. Yield nothing where fewer than `LEAST_TRIALS` trials say
+    something.
     """
+    if (ceiling := caution_of(evidence.search.cautions, "ceiling")) is not None:
+        yield from of_ceiling(evidence, ceiling)
+        return
     if len(evidence.compared_trials) < LEAST_TRIALS:
         return
     changed: set[str] = set()
-    for question in (of_ranges, of_curves, of_noise):
+    for question in (of_ranges, of_curves, of_noise, of_plateau):
         for each in question(evidence, frozenset(changed)):
             yield each
             if isinstance(each, SearchFinding):
@@ -134,21 +142,6 @@ def _fits(written: Any, dimension: Dimension) -> bool:
 
 
 @dataclass(frozen=True)
-class Edit:
-    """One change of the study: the field, its value before and after, and why."""
-
-    path: str
-    before: str
-    after: str
-    why: str
-
-    @property
-    def field(self) -> str:
-        """The name that a person uses: a dimension's name, or the path in the study."""
-        return self.path.removeprefix(f"{OVERRIDES}.")
-
-
-@dataclass(frozen=True)
 class Refined:
     """The result of an audit."""
 
@@ -157,6 +150,7 @@ class Refined:
     findings: tuple[SearchFinding, ...]
     left_alone: tuple[LeftAlone, ...]
     edits: tuple[Edit, ...]
+    steps: tuple[NextStep, ...]  # what helps, the first thing first; the last may be to stop
     following: Study  # the old study with the changes, a free name and another seed
 
     @property
@@ -170,6 +164,7 @@ class Refined:
             "schema": 1,
             "search": self.summary.search,
             "trials": self.compared_trials,
+            "steps": [asdict(each) for each in self.steps],
             "findings": [each.json() for each in self.findings],
             "changes": [asdict(each) for each in self.edits],
             "left_alone": [asdict(each) for each in self.left_alone],
@@ -212,7 +207,25 @@ def refine(search: Search) -> Refined:
     )
     # the old seed would repeat the first draws
     following = draft.study.model_copy(update={"name": name, "seed": (draft.study.seed + 1) % 2**32})
-    return Refined(evidence.summary, len(evidence.compared_trials), tuple(findings), left, changed, following)
+    return Refined(
+        evidence.summary,
+        len(evidence.compared_trials),
+        tuple(findings),
+        left,
+        changed,
+        next_steps(search, findings, changed, _more_trials(search, study)),
+        following,
+    )
+
+
+def _more_trials(search: Search, study: Study) -> str:
+    """Return the command that goes on with an interrupted search, or draws as many trials again."""
+    if search.state == "interrupted":
+        return search.how_to_go_on
+    trials, address = study.budget.trials, search.home.address
+    if call := extend_call(address, trials, study, search.code):
+        return f"in Python: {call}"
+    return f"{program_name()} extend {quote(address)} --trials {trials}"
 
 
 def write_next(refined: Refined, out: Path) -> None:

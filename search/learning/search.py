@@ -65,7 +65,7 @@ class Search(StoredSearch):
     def cautions(self) -> tuple[Caution, ...]:
         """What to know before the answer is trusted: of the images, the test score, and how close the best
         trials are."""
-        return cautions_of(self.progress, self.info, self.findings, self.verified)
+        return cautions_of(self)
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:

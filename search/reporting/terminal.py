@@ -18,13 +18,14 @@ from rich.text import Text
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
 from search.learning.evidence import SearchFinding
+from search.learning.next_steps import since_when_nothing_was_gained
 from search.learning.pruning_audit import PruningAudit
 from search.learning.refine import Refined
 from search.learning.search import Search
-from search.learning.standings import LEAST_TRIALS, has_result
+from search.learning.standings import LEAST_TRIALS
 from search.learning.verdicts import counts, promise, untested
 from search.record.clock import duration
-from search.record.code import extend_call, functions_of, train_call
+from search.record.code import functions_of, train_call
 from search.record.folder import read_code
 from search.record.summary import Summary
 from search.record.trials import Trial
@@ -46,7 +47,6 @@ from trainable.recipe.base import with_guide_names
 from trainable.terminal import encodable, program_name, tell_json, visible_lines
 
 USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
-ACCURACY = "val_accuracy"
 logger = logging.getLogger(__name__)
 
 
@@ -190,7 +190,7 @@ def _print_search(search: Search) -> None:
             say(line)
     address = quote(search.home.address)
     if line := since_when_nothing_was_gained(summary):
-        say(f"\n{line}; `{program_name()} refine {address}` says what may gain more")
+        say(f"\n{line}; `{program_name()} refine {address}` says what may gain more, or why to stop")
     verdicts = summary.verdicts
     if verdicts is not None and verdicts.beliefs:
         few, explain = untested(verdicts), f"{program_name()} explain {address}"
@@ -225,40 +225,20 @@ def print_audit(audit: PruningAudit, rungs: tuple[int, ...]) -> None:
         say(line)
 
 
-def since_when_nothing_was_gained(summary: Summary) -> str:
-    """Return from which trial on nothing was gained that differs from luck, in words.
-
-    That is the first trial within the noise of the best score. It is empty where more than half of the trials
-    came before it, where too few have ended, where one that has not finished is better already, while the
-    search runs, and where the objective is not the accuracy: only the accuracy's noise is known.
-    """
-    if summary.state == "running" or summary.objective != ACCURACY:
-        return ""
-    best, ended = summary.best, [each for each in summary.trials if has_result(each)]
-    if best is None or summary.diagnosis is None:
-        return ""
-    points, accuracy = summary.diagnosis.figures["noise_points"], best.metrics[ACCURACY]
-    noise = points / 100.0
-    first = min(each.id for each in summary.best_first if each.metrics[ACCURACY] >= accuracy - noise)
-    later = sum(each.id > first for each in ended)
-    is_better = any(each.metrics.get(ACCURACY, 0.0) > accuracy + noise for each in summary.trials)
-    if len(ended) < LEAST_TRIALS or 2 * later < len(ended) or is_better:
-        return ""
-    as_good = "is the best" if first == best.id else f"was as good within the noise ({points:.1f} points)"
-    after = f"the {counted(later, 'trial')} after it gained nothing that differs from luck"
-    return f"trial {first} {as_good}: {after}"
-
-
 def show_refined(refined: Refined, folder: Path, out: Path | None) -> None:
-    """Print the audit of a search in a folder, and where its next study is written, if it is."""
+    """Print what helps after a search in a folder, why, and where its next study is written, if it is."""
     name = refined.summary.search
     if refined.study is None:
-        say("nothing to change: no study was written")
+        say(f"nothing to change in the study: {'no study' if out is None else f'{out} is not'} written")
     if refined.compared_trials < LEAST_TRIALS:
         ended = f"{refined.compared_trials} trials ended with a score or diverged"
-        say(f"{name}: too early to say: {ended}, {LEAST_TRIALS} are needed")
-        return
-    say(f"{name}: {refined.compared_trials} trials, {counted(len(refined.findings), 'finding')}")
+        say(f"{name}: too early to say much: {ended}, {LEAST_TRIALS} are needed")
+    else:
+        say(f"{name}: {refined.compared_trials} trials, {counted(len(refined.findings), 'finding')}")
+    say("what helps, the first thing first:")
+    for number, step in enumerate(refined.steps, start=1):
+        say(f"  {number}. {step.do if step.kind == 'stop' else f'{step.kind}: {step.do}'}")
+        say(f"     why: {step.why}")
     for finding in refined.findings:
         _print_finding(finding)
     if refined.edits:
@@ -267,7 +247,8 @@ def show_refined(refined: Refined, folder: Path, out: Path | None) -> None:
     if refined.left_alone:
         left_alone = tuple((each.about, each.why) for each in refined.left_alone)
         console().print(TextTable("\nleft alone", ("field", "why"), left_alone, whole={"field"}))
-    say(_after_refining(refined, folder, out))
+    if refined.study is not None:
+        say(_next_study(refined.study, folder, out))
 
 
 def _print_finding(finding: SearchFinding) -> None:
@@ -278,21 +259,11 @@ def _print_finding(finding: SearchFinding) -> None:
         say(f"  {line}")
 
 
-def _after_refining(refined: Refined, folder: Path, out: Path | None) -> str:
-    if refined.study is None:
-        return f"\nmore trials of the same kind:\n  {_more(refined, folder)}"
+def _next_study(study: Study, folder: Path, out: Path | None) -> str:
     if out is None:
         return "\nnothing is written; -o FILE writes the next study"
-    written = f"\nnext study, {refined.study.name}: {out}\n"
-    if own := functions_of(refined.study, read_code(folder)):
+    written = f"\nnext study, {study.name}: {out}\n"
+    if own := functions_of(study, read_code(folder)):
         return f"{written}  in Python: search({str(out)!r}, {own})"
     file = quote(str(out))
     return f"{written}  {program_name()} explain {file}\n  {program_name()} search {file}"
-
-
-def _more(refined: Refined, folder: Path) -> str:
-    """Return the command that draws as many trials again, in the same search."""
-    trials = refined.following.budget.trials
-    if call := extend_call(str(folder), trials, refined.following, read_code(folder)):
-        return f"in Python: {call}"
-    return f"{program_name()} extend {quote(str(folder))} --trials {trials}"

@@ -10,6 +10,7 @@ from shlex import quote
 
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
+from search.learning.cautions import gap_in_words
 from search.learning.search import Search, image_interval
 from search.record.code import train_call
 from search.record.folder import Caution, read_verification
@@ -57,7 +58,8 @@ class Exported:
         """What to know before the recipe is trusted, briefly, a line each: by its search, and by its own
         record, which alone has a verification that was just made."""
         known = self.recipe.provenance.verification if self.recipe.provenance is not None else None
-        gap = () if known is None or known.parts_differ is None else (known.parts_differ,)
+        differ = known.parts_differ if known is not None else None
+        gap = () if differ is None else (gap_in_words(differ, self.cautions),)
         return (*(each.brief for each in self.cautions if each.kind != "gap"), *gap)
 
     def text(self, file: Path) -> str:

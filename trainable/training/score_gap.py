@@ -32,6 +32,7 @@ ADVICE = (
 )
 
 MORE = "`tunebook check` says more, and what to do"
+CAUSES = "; found in these images: "  # between how large a gap is and what was found of the parts
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,13 @@ def words_of(differing: Sequence[ScoreGap], causes: Sequence[str] = ()) -> str:
     be, and what to do. It is empty if none differ."""
     if not differing:
         return ""
-    why = f"; found in these images: {'; '.join(causes)} ({MORE})" if causes else f": {ADVICE}"
+    why = f"{CAUSES}{'; '.join(causes)} ({MORE})" if causes else f": {ADVICE}"
     return f"{'; '.join(map(str, differing))}, more than chance allows{why}"
+
+
+def without_causes(words: str) -> str:
+    """Return `words_of` without what was found of the parts, for a page that says it elsewhere."""
+    return words.partition(CAUSES)[0]
 
 
 def score_gaps(

@@ -11,20 +11,24 @@ import pytest
 from scipy.stats import binomtest
 
 from search.followers.conclusions import conclusion
-from search.learning.cautions import cautions_of, joined, recorded
+from search.learning.cautions import joined, recorded
 from search.learning.search import Search
-from search.record.folder import Caution, Verified, keep_findings
-from search.record.home import FINDINGS_FILE
+from search.record.folder import Caution, Verified, facts_text, keep_findings
+from search.record.home import FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE
 from search.reporting import terminal
 from search.reporting.gather import report_of
 from search.reporting.page import page
 from search.results.export import exported
 from search.study.objective import Objective
+from search.study.study import Finalists
 from tests.search.reporting.small_reports import VERIFICATION
 from tests.search.reporting.test_terminal import INFO, search_folder, values
 from trainable.checks.finding import Finding
 from trainable.curves.levels import TOLD_APART, least_accuracy
+from trainable.data import DataInfo
+from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import read_recipe
+from trainable.training.score_gap import ScoreGap, words_of
 
 IMAGES = INFO.validation_images
 OTHER_KIND = Caution(
@@ -40,6 +44,16 @@ def of_mistakes(folder: Path, *mistakes: int) -> Search:
     return Search(
         search_folder(folder, {at: (1 - each / IMAGES, values()) for at, each in enumerate(mistakes)})
     )
+
+
+def of_images(search: Search, info: DataInfo) -> None:
+    """Write that a search's images are other ones."""
+    (search.folder / FACTS_FILE).write_bytes(facts_text(search.facts, info))
+
+
+def verified_with(folder: Path, found: Verification) -> None:
+    verified = Verified(trial=0, recipe="0" * 12, found=found)
+    (folder / VERIFICATION_FILE).write_text(verified.model_dump_json())
 
 
 def kinds(search: Search) -> list[str]:
@@ -81,32 +95,59 @@ def test_trials_that_differ_by_fewer_images_than_the_test_needs_are_a_ceiling_or
 
 def test_few_images_are_no_ceiling_for_a_score_far_from_perfect(tmp_path: Path) -> None:
     search = of_mistakes(tmp_path, 1_000, 2_000)  # of 20 images four are wrong
-    few = cautions_of(search.progress, replace(INFO, validation_images=20), (), None)
-    assert [each.kind for each in few] == ["luck"]
+    of_images(search, replace(INFO, validation_images=20))
+    assert kinds(Search(tmp_path)) == ["luck"]
 
 
 def test_a_search_for_the_lowest_loss_has_no_ceiling_of_mistakes(tmp_path: Path) -> None:
     search = of_mistakes(tmp_path, 0, 0)
-    by_loss = replace(search.progress, objective="val_loss")
-    assert cautions_of(by_loss, INFO, (), None) == ()
+    vars(search)["progress"] = replace(search.progress, objective="val_loss")
+    assert kinds(search) == []
 
 
 def test_masks_have_no_mistakes_by_image(tmp_path: Path) -> None:
     search = of_mistakes(tmp_path, 0, 0)
-    of_masks = replace(INFO, task_kind="segmentation", pixel_counts=(1,) * 10)
-    assert cautions_of(search.progress, of_masks, (), None) == ()
+    of_images(search, replace(INFO, task_kind="segmentation", pixel_counts=(1,) * 10))
+    assert kinds(Search(tmp_path)) == []
 
 
 def test_a_verified_search_says_the_gap_and_no_longer_that_its_best_is_luck(tmp_path: Path) -> None:
-    search = of_mistakes(tmp_path, 60, 61)
-    verified = Verified(trial=0, recipe="0" * 12, found=VERIFICATION)
-    (gap,) = cautions_of(search.progress, INFO, (), verified)
+    of_mistakes(tmp_path, 60, 61)
+    verified_with(tmp_path, VERIFICATION)
+    (gap,) = Search(tmp_path).cautions
     assert (gap.kind, gap.what) == ("gap", VERIFICATION.parts_differ)
 
 
+@pytest.mark.parametrize("found", [(), (OTHER_KIND,)])
+def test_causes_of_a_gap_that_stand_above_it_are_not_said_again(
+    found: tuple[Caution, ...], tmp_path: Path
+) -> None:
+    of_mistakes(tmp_path, 60, 61)
+    gap = words_of([ScoreGap("accuracy", 0.9, 0.8, -0.12, -0.08)], [OTHER_KIND.seen])
+    verified_with(tmp_path, VERIFICATION.model_copy(update={"parts_differ": gap}))
+    keep_findings(tmp_path, found)
+    cautions = Search(tmp_path).cautions
+    assert cautions[-1].kind == "gap"
+    assert sum(OTHER_KIND.what in each.what for each in cautions) == 1
+    assert all("more than chance allows" in each.what for each in cautions if each.kind == "gap")
+
+
+def test_what_to_type_against_luck_names_the_search_and_not_what_it_does_already(tmp_path: Path) -> None:
+    search = of_mistakes(tmp_path, 60, 61)
+    (luck,) = search.cautions
+    assert f"tunebook export {search.home.address} -o" in luck.do
+    assert "finalists: {top: 3" in luck.do
+    finalists = {"finalists": {"top": 2, "seeds": 3}}
+    search.study.with_values(finalists).write(tmp_path)
+    with_finalists = replace(search.progress, finalists=Finalists(top=2, seeds=3))
+    vars(again := Search(tmp_path))["progress"] = with_finalists
+    assert "finalists" not in again.cautions[0].do
+
+
 def test_copies_of_training_images_are_left_out_before_a_ceiling_is_acted_on(tmp_path: Path) -> None:
-    search = of_mistakes(tmp_path, 0)
-    (_, ceiling) = cautions_of(search.progress, INFO, (LEAK,), None)
+    of_mistakes(tmp_path, 0)
+    keep_findings(tmp_path, (LEAK,))
+    (_, ceiling) = Search(tmp_path).cautions
     assert ceiling.do.startswith("leave the copies out first")
 
 
