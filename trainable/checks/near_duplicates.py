@@ -162,6 +162,11 @@ def _pairs(earlier: Tensor, later: Tensor, at_earlier: Integers, at_later: Integ
             yield _Pair(int(at_later[start + row]), int(at_earlier[int(nearest[row])]))
 
 
+def most_similar(these: Tensor, others: Tensor) -> Tensor:
+    """Return for each of these descriptors the largest product with the others; -1 where there are none."""
+    return _nearest(these, others)[0] if len(these) and len(others) else torch.full((len(these),), -1.0)
+
+
 def _nearest(these: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """Return for each of these descriptors the largest product with the others [N, d], and whose it is."""
     found = [(block @ these.T).max(0) for block in others.split(BLOCK)]

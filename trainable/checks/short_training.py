@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from itertools import chain, count
+from typing import NamedTuple
 
-from trainable.checks.finding import CheckName
+from trainable.checks.finding import CheckName, Finding
 from trainable.data.source import Flip
 from trainable.training.run import Run
 
@@ -28,7 +30,7 @@ NOISE_POINTS = 5.0
 LOST_SKILL = 0.35
 HARMLESS_LOSS = 0.05  # a loss of skill up to this share means that a mirror costs nothing
 LEAST_SKILL = 0.3  # a net with less skill than this cannot say what a mirror does
-SURE_DROP = 4.0  # a drop in a score on the same images must be so many standard errors
+INTERVAL = 1.96  # so many standard errors around the share that is lost are its interval of 95 %
 
 LAST = 0.3  # in this last part of its time, the rate of a training too slow for its steps falls to 0
 
@@ -37,17 +39,65 @@ def check_of(flip: Flip) -> CheckName:
     return "horizontal flip" if flip == "horizontal" else "vertical flip"
 
 
-def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
-    """Train a run in `probing` for so many steps, or fewer if time runs out. Return how many steps it took.
+@dataclass(frozen=True)
+class LostSkill:
+    """The share of what a net knows of images that it does not know of their mirrors, and its standard
+    error."""
+
+    share: float
+    error: float
+
+    @property
+    def low(self) -> float:
+        return self.share - INTERVAL * self.error
+
+    @property
+    def high(self) -> float:
+        return self.share + INTERVAL * self.error
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of what it knows is lost, 95 % interval {self.low:.0%} to {self.high:.0%}"
+
+    @property
+    def changes(self) -> bool | None:
+        """Whether the mirror changes labels; None where nobody can tell."""
+        if self.low > LOST_SKILL:
+            return True
+        return False if self.high <= LOST_SKILL else None
+
+    @property
+    def is_harmless(self) -> bool | None:
+        """Whether the mirror costs nothing; None where nobody can tell."""
+        if self.low > HARMLESS_LOSS:
+            return False
+        return True if self.share <= HARMLESS_LOSS and self.high <= LOST_SKILL else None
+
+
+def cannot_tell(flip: Flip, why: str, do: str = "") -> Finding:
+    """Return that a lesson does not say whether mirror images are still of their class."""
+    means = "whether labels survive the mirror is for you to say (data.flips)"
+    return Finding(check_of(flip), "note", f"cannot tell: {why}", means, do)
+
+
+class Taught(NamedTuple):
+    """How a small training went."""
+
+    steps: int
+    hurried: bool  # the clock ended it or lowered its rate, so that a slower machine would learn less
+
+
+def train(run: Run, *, steps: int, lr: float, seconds: float) -> Taught:
+    """Train a run in `probing` for so many steps, or fewer if time runs out.
 
     The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
     part of the time.
     """
-    began = time.perf_counter()
+    began, hurried = time.perf_counter(), False
     windows = chain.from_iterable(map(run.windows, count()))
     for done in range(steps):
         left = 1.0 - (time.perf_counter() - began) / seconds
         if left <= 0.0:
-            return done
+            return Taught(done, hurried=True)
+        hurried = hurried or left / LAST < 1.0 - done / steps
         run.train_on(next(windows), lr * min(1.0 - done / steps, left / LAST))
-    return steps
+    return Taught(steps, hurried)

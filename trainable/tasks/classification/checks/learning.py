@@ -20,16 +20,16 @@ from trainable.array_types import Integers
 from trainable.checks.finding import Finding, passed, unchecked
 from trainable.checks.sampling import pixels
 from trainable.checks.short_training import (
-    HARMLESS_LOSS,
     LEAST_SHUFFLED_STEPS,
     LEAST_SKILL,
     LEAST_STEPS,
-    LOST_SKILL,
-    SURE_DROP,
+    LostSkill,
+    cannot_tell,
     check_of,
     train,
 )
 from trainable.checks.subject import PLAIN, Subject
+from trainable.checks.unseen import taught_images, unseen_images
 from trainable.data import ArrayPart, DataSet, Part, Split, resolve
 from trainable.data.source import Flip
 from trainable.data.split import some_of_each_class
@@ -73,49 +73,90 @@ LEAKED_GAIN = 0.2
 
 
 @dataclass(frozen=True)
+class MirrorScore:
+    """What a small net knows of the mirrors of images that it has not seen."""
+
+    known: Association
+    lost: LostSkill  # against the same images, not mirrored
+    # the class that is most often mistaken for another when mirrored, that one, and how often
+    confused: tuple[str, str, float] | None
+
+
+@dataclass(frozen=True)
 class LabelLesson:
-    """What a small net learnt from a sample: its scores on its images, on validation images, and on their
-    mirrors."""
+    """What a small net learnt from a sample: its scores on its images, on validation images, and on mirrors
+    of those that nothing it has seen is like."""
 
     train: Association
     early: Association  # on validation images, after the first quarter of the steps
     validation: Association
-    horizontal: Association
-    vertical: Association
-    # for each flip, the class that is most often mistaken for another when mirrored, that one, and how often
-    confused: Mapping[Flip, tuple[str, str, float] | None]
+    unseen: int  # so many validation images are of no series that was taught, and no near-copies
+    known: Association | None  # on these; None where they are too few
+    mirrored: Mapping[Flip, MirrorScore]  # on the mirrors of these
     steps: int
+    hurried: bool  # the clock had a hand in it
 
 
 def teach(subject: Subject, seconds: float) -> LabelLesson:
     """Train a small net on a sample for at most `seconds`, and measure what it knows."""
-    chosen = largest_classes(subject.data, CLASSES)
-    sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION, classes=chosen, side=SIDE)
+    data = subject.data
+    chosen = largest_classes(data, CLASSES)
+    taught = sample_of(data.train, chosen, TRAIN, taught_images(data))
+    scored = sample_of(data.validation, chosen, VALIDATION)
+    sample = small_copy(data, taught, scored, chosen, SIDE)
+    new = torch.from_numpy(unseen_images(data, taught, scored, sample))
     run = subject.make_run(_pupil_recipe(subject.recipe, sample), data=sample, bench=subject.bench)
     with run.probing():
         rate = run.recipe.optimizer.lr
-        steps = train(run, steps=EARLY, lr=rate, seconds=seconds / 4)
+        steps, hurried = train(run, steps=EARLY, lr=rate, seconds=seconds / 4)
         early = associate(*logits(run, "validation"))
         if early.gain < KNOWN:
-            steps += train(run, steps=LATE, lr=rate, seconds=3 * seconds / 4)
+            more = train(run, steps=LATE, lr=rate, seconds=3 * seconds / 4)
+            steps, hurried = steps + more.steps, hurried or more.hurried
         learnt = associate(*logits(run, "train"))
         plain, labels = logits(run, "validation")
-        across, _ = logits(run, "validation", lambda images: images.flip(-1))
-        upside_down, _ = logits(run, "validation", lambda images: images.flip(-2))
+        turned: dict[Flip, Tensor] = {
+            "horizontal": logits(run, "validation", lambda images: images.flip(-1))[0],
+            "vertical": logits(run, "validation", lambda images: images.flip(-2))[0],
+        }
     run.close()
-    names = sample.info.classes
+    enough = int(new.sum()) >= FEW
     return LabelLesson(
         train=learnt,
         early=early,
         validation=associate(plain, labels),
-        horizontal=associate(across, labels),
-        vertical=associate(upside_down, labels),
-        confused={
-            "horizontal": _most_confused(plain, across, labels, names),
-            "vertical": _most_confused(plain, upside_down, labels, names),
+        unseen=int(new.sum()),
+        known=associate(plain[new], labels[new]) if enough else None,
+        mirrored={
+            flip: _mirror_score(plain[new], answers[new], labels[new], sample.info.classes)
+            for flip, answers in turned.items()
+            if enough
         },
         steps=steps,
+        hurried=hurried,
     )
+
+
+def _mirror_score(plain: Tensor, turned: Tensor, labels: Tensor, names: tuple[str, ...]) -> MirrorScore:
+    known, mirrored = associate(plain, labels), associate(turned, labels)
+    return MirrorScore(
+        mirrored,
+        lost_skill(known, mirrored, plain.argmax(1) == labels, turned.argmax(1) == labels),
+        _most_confused(plain, turned, labels, names),
+    )
+
+
+def lost_skill(known: Association, mirrored: Association, right: Tensor, still_right: Tensor) -> LostSkill:
+    """Return the share of the skill that is lost on mirrors of the same images, which are [N] right or wrong.
+
+    Only images that are right in one way alone tell of the difference (McNemar 1947, Psychometrika 12): of n
+    images, with b and c of them, it has a variance of (b + c - (b - c)² / n) / n². One more is counted, as
+    no image that differs does not mean that none ever would.
+    """
+    only, mirror_only = int((right & ~still_right).sum()), int((~right & still_right).sum())
+    variance = (only + mirror_only + 1 - (only - mirror_only) ** 2 / known.images) / known.images**2
+    above_chance = max(known.accuracy - known.chance, 1e-9)
+    return LostSkill(1.0 - mirrored.skill / max(known.skill, 1e-9), math.sqrt(variance) / above_chance)
 
 
 def check_learning(lesson: LabelLesson) -> Finding:
@@ -179,28 +220,49 @@ def _most_confused(
 
 def check_flips(lesson: LabelLesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
     """Yield whether labels survive the flips that the data allow, and whether they may survive the
-    horizontal one."""
-    known = lesson.validation
-    if not known.is_sure or known.skill < LEAST_SKILL or known.images < FEW:
+    horizontal one.
+
+    The clock has no say in it, and neither have images that the net may know by heart.
+    """
+    asked: tuple[Flip, ...] = allowed if "horizontal" in allowed else (*allowed, "horizontal")
+    if lesson.hurried:
+        for flip in asked:
+            why = f"there was too little time for the whole lesson ({lesson.steps} steps of it)"
+            yield cannot_tell(flip, why, "give it more time: --seconds")
+        return
+    known = lesson.known
+    if known is None:
+        for flip in asked:
+            why = (
+                f"training has the series or a near-copy of all but {lesson.unseen} of the validation images "
+                f"that were looked at, and knows them by heart ({FEW} new ones are needed)"
+            )
+            yield cannot_tell(flip, why, "keep what was taken together in one part: data.group")
+        return
+    if not known.is_sure or known.skill < LEAST_SKILL:
         for flip in allowed:
-            yield unchecked(check_of(flip), f"the small net knows too little ({known})")
+            yield cannot_tell(flip, f"the small net knows too little ({known})")
         return
     for flip in allowed:
-        yield _allowed_flip(flip, lesson)
+        yield _allowed_flip(flip, known, lesson.mirrored[flip])
     if "horizontal" not in allowed:
-        yield _forbidden_flip(lesson)
+        yield _forbidden_flip(known, lesson.mirrored["horizontal"])
 
 
-def _allowed_flip(flip: Flip, lesson: LabelLesson) -> Finding:
-    known, turned = lesson.validation, lesson.horizontal if flip == "horizontal" else lesson.vertical
-    lost = 1.0 - turned.skill / known.skill
-    what = (
-        f"{known.accuracy:.1%} of validation images are right, of their mirror images {turned.accuracy:.1%}"
+def _in_words(known: Association, mirrored: MirrorScore) -> str:
+    return (
+        f"{known.accuracy:.1%} of {known.images} images unlike those of training are right, of their mirror "
+        f"images {mirrored.known.accuracy:.1%}"
     )
-    noise = SURE_DROP * math.sqrt(0.5 / known.images)
-    if lost <= LOST_SKILL or known.accuracy - turned.accuracy <= noise:
+
+
+def _allowed_flip(flip: Flip, known: Association, mirrored: MirrorScore) -> Finding:
+    what, changes = _in_words(known, mirrored), mirrored.lost.changes
+    if changes is None:
+        return cannot_tell(flip, f"{what}: {mirrored.lost}")
+    if not changes:
         return passed(check_of(flip), what)
-    pair = lesson.confused[flip]
+    pair = mirrored.confused
     swapped = f"; {pair[0]} mirrored is taken for {pair[1]} in {pair[2]:.0%}" if pair is not None else ""
     return Finding(
         check_of(flip),
@@ -211,12 +273,11 @@ def _allowed_flip(flip: Flip, lesson: LabelLesson) -> Finding:
     )
 
 
-def _forbidden_flip(lesson: LabelLesson) -> Finding:
-    known, turned = lesson.validation, lesson.horizontal
-    what = (
-        f"{known.accuracy:.1%} of validation images are right, of their mirror images {turned.accuracy:.1%}"
-    )
-    if 1.0 - turned.skill / known.skill > HARMLESS_LOSS:
+def _forbidden_flip(known: Association, mirrored: MirrorScore) -> Finding:
+    what, harmless = _in_words(known, mirrored), mirrored.lost.is_harmless
+    if harmless is None:
+        return cannot_tell("horizontal", f"{what}: {mirrored.lost}")
+    if not harmless:
         return passed("horizontal flip", f"not allowed, and labels do not seem to survive it: {what}")
     return Finding(
         "horizontal flip",
@@ -240,9 +301,18 @@ def in_memory(
     and get new labels; means and deviations stay those of the whole set.
     """
     chosen = classes if classes is not None else np.arange(len(data.info.classes))
+    taught, scored = sample_of(data.train, chosen, train), sample_of(data.validation, chosen, validation)
+    return small_copy(data, taught, scored, chosen, side)
+
+
+def small_copy(
+    data: DataSet, taught: Integers, scored: Integers, chosen: Integers, side: int | None = None
+) -> DataSet:
+    """Return a copy of the training and validation images at these positions, with the chosen classes as new
+    labels."""
     side = min(side or data.info.image_size, data.info.image_size)
-    trained = _part(data, data.train, chosen, train, side)
-    validated = _part(data, data.validation, chosen, validation, side)
+    trained = _part(data, data.train, chosen, taught, side)
+    validated = _part(data, data.validation, chosen, scored, side)
     counts = np.bincount(trained.labels, minlength=len(chosen))
     info = replace(
         data.info,
@@ -266,9 +336,14 @@ def largest_classes(data: DataSet, most: int) -> Integers:
     return np.sort(largest[trained[largest] > 0])
 
 
-def _part(data: DataSet, part: Part, classes: Integers, most: int, side: int) -> ArrayPart:
+def sample_of(part: Part, classes: Integers, most: int, among: Integers | None = None) -> Integers:
+    """Return the positions of at most so many images of some classes, in proportion, perhaps among some."""
     members = np.flatnonzero(np.isin(part.labels, classes))
-    positions = members[some_of_each_class(part.labels[members], most)]
+    members = members if among is None else np.intersect1d(members, among)
+    return members[some_of_each_class(part.labels[members], most)]
+
+
+def _part(data: DataSet, part: Part, classes: Integers, positions: Integers, side: int) -> ArrayPart:
     labels = np.searchsorted(classes, part.labels[positions])
     return ArrayPart(pixels(data, part, positions, side), labels.astype(np.int64))
 
@@ -300,7 +375,7 @@ def check_shuffled(subject: Subject, seconds: float) -> Finding:
     batch = min(SHUFFLED_BATCH, len(mixed))
     run = subject.plain_run(batch, {"optimizer.kind": "adam", "optimizer.scaling": "none"}, data)
     with run.probing():
-        steps = train(run, steps=SHUFFLED_STEPS, lr=1e-3, seconds=seconds)
+        steps, _ = train(run, steps=SHUFFLED_STEPS, lr=1e-3, seconds=seconds)
         known = associate(*logits(run, "validation"))
     run.close()
     return shuffled_finding(known, steps)

@@ -18,17 +18,17 @@ from torch import Tensor
 
 from trainable.checks.finding import Finding, Level, passed, unchecked
 from trainable.checks.short_training import (
-    HARMLESS_LOSS,
     LEAST_SHUFFLED_STEPS,
     LEAST_SKILL,
     LEAST_STEPS,
-    LOST_SKILL,
     NOISE_POINTS,
-    SURE_DROP,
+    LostSkill,
+    cannot_tell,
     check_of,
     train,
 )
 from trainable.checks.subject import PLAIN, Subject
+from trainable.checks.unseen import has_shared_series
 from trainable.data import DataSet, resolve
 from trainable.data.measure import some
 from trainable.data.source import Flip, Pixels
@@ -80,6 +80,8 @@ class MaskLesson:
     # for each flip, the class most often mistaken for another when mirrored, that one, and in how many pixels
     confused: Mapping[Flip, tuple[str, str, float] | None]
     steps: int
+    hurried: bool = False  # the clock had a hand in it
+    memorised: bool = False  # training has images of the series of validation images
 
 
 def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
@@ -94,7 +96,7 @@ def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
     run = subject.make_run(_pupil_recipe(subject.recipe, sample), data=sample, bench=subject.bench)
     try:
         with run.probing():
-            steps = train(run, steps=STEPS, lr=run.recipe.optimizer.lr, seconds=seconds)
+            steps, hurried = train(run, steps=STEPS, lr=run.recipe.optimizer.lr, seconds=seconds)
             learnt = associate_masks(*answered(run, "train"))
             plain, masks = answered(run, "validation")
             turned: dict[Flip, Tensor] = {
@@ -110,6 +112,8 @@ def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
         mirrored={flip: associate_masks(logits, masks) for flip, logits in turned.items()},
         confused={flip: _most_confused(plain, logits, masks, names) for flip, logits in turned.items()},
         steps=steps,
+        hurried=hurried,
+        memorised=has_shared_series(subject.data),
     )
 
 
@@ -223,9 +227,20 @@ def check_mask_flips(lesson: MaskLesson, allowed: tuple[Flip, ...]) -> Iterator[
     """Yield whether classes survive the flips that the data allow, and whether they may survive the
     horizontal one: a net that saw no mirror image answers to mirrored windows. Bounds are those of labels."""
     known = lesson.validation
+    if lesson.hurried or lesson.memorised:
+        little = f"there was too little time for the whole lesson ({lesson.steps} steps of it)"
+        series = "training has images of the series of validation images, and knows them by heart"
+        why, do = (
+            (little, "give it more time: --seconds")
+            if lesson.hurried
+            else (series, "keep what was taken together in one part: data.group")
+        )
+        for flip in allowed if "horizontal" in allowed else (*allowed, "horizontal"):
+            yield cannot_tell(flip, why, do)
+        return
     if not known.is_knowledge or known.skill < LEAST_SKILL:
         for flip in allowed:
-            yield unchecked(check_of(flip), f"the small net knows too little ({known})")
+            yield cannot_tell(flip, f"the small net knows too little ({known})")
         return
     for flip in allowed:
         yield _allowed(flip, lesson)
@@ -240,15 +255,19 @@ def _in_words(flip: Flip, lesson: MaskLesson) -> str:
     )
 
 
-def _lost(flip: Flip, lesson: MaskLesson) -> float:
-    """Return the share of the net's skill that it has not on mirror images."""
-    return 1.0 - lesson.mirrored[flip].skill / lesson.validation.skill
+def _lost(flip: Flip, lesson: MaskLesson) -> LostSkill:
+    """Return the share of the net's skill that it has not on mirror images; its standard error is that of a
+    mean IoU of so many images, which is rather too large for a difference on the same images."""
+    known = lesson.validation
+    error = known.deviation / math.sqrt(known.images) / max(known.mean_iou - known.chance, 1e-9)
+    return LostSkill(1.0 - lesson.mirrored[flip].skill / known.skill, error)
 
 
 def _allowed(flip: Flip, lesson: MaskLesson) -> Finding:
-    known, turned, what = lesson.validation, lesson.mirrored[flip], _in_words(flip, lesson)
-    noise = SURE_DROP * known.deviation / math.sqrt(known.images)
-    if _lost(flip, lesson) <= LOST_SKILL or known.mean_iou - turned.mean_iou <= noise:
+    what, lost = _in_words(flip, lesson), _lost(flip, lesson)
+    if lost.changes is None:
+        return cannot_tell(flip, f"{what}: {lost}")
+    if not lost.changes:
         return passed(check_of(flip), what)
     pair = lesson.confused[flip]
     swapped = f"; {pair[0]} mirrored is taken for {pair[1]} in {pair[2]:.0%} of its pixels" if pair else ""
@@ -262,8 +281,10 @@ def _allowed(flip: Flip, lesson: MaskLesson) -> Finding:
 
 
 def _forbidden(lesson: MaskLesson) -> Finding:
-    what = _in_words("horizontal", lesson)
-    if _lost("horizontal", lesson) > HARMLESS_LOSS:
+    what, lost = _in_words("horizontal", lesson), _lost("horizontal", lesson)
+    if lost.is_harmless is None:
+        return cannot_tell("horizontal", f"{what}: {lost}")
+    if not lost.is_harmless:
         return passed("horizontal flip", f"not allowed, and classes do not seem to survive it: {what}")
     return Finding(
         "horizontal flip",
@@ -290,7 +311,7 @@ def check_shuffled_masks(subject: Subject, seconds: float) -> Finding:
     values = {"optimizer.kind": "adam", "optimizer.scaling": "none"}
     run = subject.plain_run(min(SHUFFLED_BATCH, len(windows)), values, mixed)
     with run.probing():
-        steps = train(run, steps=SHUFFLED_STEPS, lr=1e-3, seconds=seconds)
+        steps, _ = train(run, steps=SHUFFLED_STEPS, lr=1e-3, seconds=seconds)
         known = associate_masks(*answered(run, "validation"))
     run.close()
     return shuffled_finding(known, steps)
