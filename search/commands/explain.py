@@ -33,6 +33,7 @@ from search.results.teachers import first_of, teacher_path
 from search.study import Resources, Study
 from search.study.first_trials import first_trials
 from search.study.space import check_trials, far_rates, space_name
+from spaces.catalog.catalog import just_missed
 from spaces.catalog.explain import Row, evidence, recipe_rows, space_rows
 from trainable.bench import Bench
 from trainable.errors import UserError
@@ -182,6 +183,9 @@ def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[Rend
     rows = space_rows(space)
     varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]
     yield rows_table(f"space {space_name(study, facts)}: what varies", varying)
+    if not plan.has_begun:
+        for threshold, paths in just_missed(space_name(study, facts), space, facts).items():
+            yield Text(f"just missed: {' and '.join(paths)}: fixed, since {threshold}")
     if not plan.has_begun and (pages := evidence(space)):  # a search may have begun with other rules
         yield Text(f"what these rules rest on, in tunebook's repository: {', '.join(pages)}")
     if everything:

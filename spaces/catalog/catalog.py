@@ -15,11 +15,13 @@ from spaces.facts import Facts
 from spaces.rules import schedules
 from spaces.rules.heuristics import fixed_by_rule, kinds_and_batch, rule_values
 from spaces.rules.rules import RULES, Rule
+from spaces.rules.rulings import Threshold
 from spaces.rules.tasks import rules_of
 from spaces.space import Dimension, Space
 from spaces.validity import check_recipes
 from trainable.errors import Fault, quoted
 from trainable.recipe import Recipe
+from trainable.recipe.models import MODEL_NAME
 
 SpaceName = Literal["document", "finetune", "quick", "wide"]
 NAMES: tuple[SpaceName, ...] = get_args(SpaceName)
@@ -86,6 +88,23 @@ def make_space(
             dimensions=with_beliefs(ruled, facts, own),
             rule_values=rule_values(facts, own, pins, domains_of(dimensions)),
         )
+
+
+def just_missed(name: str, space: Space, facts: Facts) -> dict[Threshold, list[str]]:
+    """Return the thresholds that facts are just below, with the fields of the named space that are therefore
+    not varied, in drawing order. The space `wide` has no thresholds."""
+    found: dict[Threshold, list[str]] = {}
+    if name == "wide":
+        return found
+    offered, values = _offer(named(name), facts, space.base), scalars_of(space.base)
+    varied = {each.path for each in space.dimensions}
+    for rule in RULES:
+        if rule.path in varied | space.pins or not (offered(rule) and holds(rule.when, space.base)):
+            continue
+        missed = rule.missed(facts.of_network(values.get(MODEL_NAME)), values)
+        if missed is not None and missed.is_near:
+            found.setdefault(missed, []).append(rule.path)
+    return found
 
 
 def document(facts: Facts, recipe: Recipe) -> list[Dimension]:

@@ -18,11 +18,14 @@ from spaces.rules.rulings import (
     SHORT_RUN,
     Distribution,
     Ruling,
+    Threshold,
+    epochs_for_augmentation,
     heuristic,
     images_seen,
     log_log_interpolated,
     long_enough,
     rounded,
+    short_of,
     size_of,
     weighted_choice,
 )
@@ -129,6 +132,10 @@ def flip_probability(facts: Facts) -> Ruling[float]:
     return Ruling(0.5, f"for the flips under which a label survives: {allowed}", "000:22, 003:70")
 
 
+def _side_for_policies(facts: Facts) -> Threshold:
+    return Threshold("side of an image in px", facts.image_size, SMALLEST_POLICY_SIDE)
+
+
 def policy(facts: Facts) -> Ruling[str]:
     """Return which policy of distortions the first trial uses."""
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
@@ -139,14 +146,14 @@ def policy(facts: Facts) -> Ruling[str]:
     page="augmentation.md",
     silent="in runs of under 10 epochs, and under 24 px, where the operations destroy the object",
 )
-def policies(facts: Facts, values: Values) -> Distribution | None:
+def policies(facts: Facts, values: Values) -> Distribution | Threshold | None:
     return policies_in(facts, 1.0)
 
 
-def policies_in(facts: Facts, times: float) -> Distribution | None:
+def policies_in(facts: Facts, times: float) -> Distribution | Threshold | None:
     """Return the policies that are tried, `times` as often as in a classification."""
-    if not long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
-        return None
+    if (short := short_of(epochs_for_augmentation(facts), _side_for_policies(facts))) is not None:
+        return short
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
     on *= times
     kinds = {"trivialaugment": 0.3, "randaugment": 0.25, "autoaugment": 0.15}
@@ -181,15 +188,16 @@ def masking(facts: Facts) -> Ruling[str]:
         "underfit already"
     ),
 )
-def maskings(facts: Facts, values: Values) -> Distribution | None:
+def maskings(facts: Facts, values: Values) -> Distribution | Threshold | None:
     return maskings_in(facts, 1.0)
 
 
-def maskings_in(facts: Facts, times: float) -> Distribution | None:
+def maskings_in(facts: Facts, times: float) -> Distribution | Threshold | None:
     """Return how parts are hidden, `times` as often as in a classification."""
-    fits = facts.image_size >= SMALLEST_POLICY_SIDE and facts.parameters >= VERY_SMALL_NET
-    if not fits or not long_enough(facts):
-        return None
+    millions = Threshold("million parameters", facts.parameters / MILLION, VERY_SMALL_NET / MILLION)
+    short = short_of(epochs_for_augmentation(facts), _side_for_policies(facts), millions)
+    if short is not None:
+        return short
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.2), (LONG, 0.5)) * _borne(facts) * _fitted(facts)
     on *= times
     kinds = {"erasing": 0.25, "cutout": 0.1, "gridmask": 0.1, "hide_and_seek": 0.05}
@@ -225,9 +233,9 @@ def mixing(facts: Facts) -> Ruling[str]:
     page="augmentation.md",
     silent="in runs of under 10 epochs, and in a segmentation",
 )
-def mixings(facts: Facts, values: Values) -> Distribution | None:
-    if not long_enough(facts):
-        return None
+def mixings(facts: Facts, values: Values) -> Distribution | Threshold | None:
+    if (short := short_of(epochs_for_augmentation(facts))) is not None:
+        return short
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
     cutmix = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.05), (25 * MILLION, 0.4))
     mixup = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.25), (25 * MILLION, 0.3))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spaces.domains import Values
 from spaces.facts import Facts
-from spaces.rules.rulings import Distribution, Ruling, Rulings, heuristic, weighted_choice
+from spaces.rules.rulings import Distribution, Ruling, Rulings, Threshold, heuristic, weighted_choice
 
 # From this ratio of the largest to the smallest class on corrections are tried: the mildest at which papers
 # on long-tailed data measured a gain (arXiv 1901.05555, table 2; 1906.07413, table 2)
@@ -37,14 +37,21 @@ def corrected(facts: Facts) -> bool:
     return facts.classes_count_alike and facts.class_balance * UNEQUAL <= 1.0
 
 
+def not_unequal_enough(facts: Facts) -> Threshold | None:
+    """Return how far classes are from being corrected; None where the score does not count them alike, which
+    is another reason."""
+    ratio = Threshold("largest class over smallest", 1.0 / facts.class_balance, UNEQUAL)
+    return ratio if facts.classes_count_alike else None
+
+
 @heuristic(
     "Logits are adjusted in 3 of 4 trials where classes are unequal and the score counts them alike.",
     page="imbalance.md",
     silent=SILENT_OF_MASKS,
 )
-def logit_adjustments(facts: Facts, values: Values) -> Distribution | None:
+def logit_adjustments(facts: Facts, values: Values) -> Distribution | Threshold | None:
     if not corrected(facts):
-        return None
+        return not_unequal_enough(facts)
     domain, prior = weighted_choice({0.0: 0.25, 0.5: 0.2, 1.0: 0.4, 1.5: 0.15})
     return Distribution(domain, prior, _ratio(facts), "arXiv 2007.07314, section 5.2; the shares are ours")
 
@@ -54,9 +61,9 @@ def logit_adjustments(facts: Facts, values: Values) -> Distribution | None:
     page="imbalance.md",
     silent=SILENT_OF_MASKS,
 )
-def samplings(facts: Facts, values: Values) -> Distribution | None:
+def samplings(facts: Facts, values: Values) -> Distribution | Threshold | None:
     if not corrected(facts):
-        return None
+        return not_unequal_enough(facts)
     domain, prior = weighted_choice({"natural": 0.3, "sqrt": 0.5, "balanced": 0.2})
     return Distribution(domain, prior, _ratio(facts), "arXiv 1910.09217, section 4.1; the shares are ours")
 
@@ -66,9 +73,9 @@ def samplings(facts: Facts, values: Values) -> Distribution | None:
     page="imbalance.md",
     silent=SILENT,
 )
-def class_weights(facts: Facts, values: Values) -> Distribution | None:
+def class_weights(facts: Facts, values: Values) -> Distribution | Threshold | None:
     if not corrected(facts):
-        return None
+        return not_unequal_enough(facts)
     domain, prior = weighted_choice({"none": 0.6, "effective_number": 0.3, "inverse": 0.1})
     return Distribution(domain, prior, _ratio(facts), "arXiv 1901.05555, section 3; the shares are ours")
 
@@ -78,9 +85,9 @@ def class_weights(facts: Facts, values: Values) -> Distribution | None:
     page="imbalance.md",
     silent=SILENT_OF_MASKS,
 )
-def betas(facts: Facts, values: Values) -> Distribution | None:
+def betas(facts: Facts, values: Values) -> Distribution | Threshold | None:
     if not corrected(facts):
-        return None
+        return not_unequal_enough(facts)
     domain, prior = weighted_choice({0.9: 0.1, 0.99: 0.25, 0.999: 0.4, 0.9999: 0.25})
     reason = "1 / (1 - beta) is how many different images a class can have"
     return Distribution(domain, prior, reason, "arXiv 1901.05555, section 5; the shares are ours")

@@ -25,10 +25,13 @@ from spaces.rules.rulings import (
     Distribution,
     Ruling,
     Rulings,
+    Threshold,
+    epochs_for_augmentation,
     heuristic,
     images_seen,
     log_log_interpolated,
     long_enough,
+    short_of,
     weighted_choice,
 )
 from trainable.recipe.tasks import LARGEST_WINDOW, window_side
@@ -323,9 +326,9 @@ def corrections(facts: Facts) -> Rulings:
     page="masks.md",
     silent=imbalance.SILENT,
 )
-def class_weights(facts: Facts, values: Values) -> Distribution | None:
+def class_weights(facts: Facts, values: Values) -> Distribution | Threshold | None:
     if not imbalance.corrected(facts):
-        return None
+        return imbalance.not_unequal_enough(facts)
     domain, prior = weighted_choice({"none": 0.9, "inverse": 0.1})
     source = f"arXiv 1411.4734, 1511.00561; {MEASURED}; the shares are ours"
     return Distribution(domain, prior, imbalance.ratio_of_classes(facts, "pixels"), source)
@@ -434,7 +437,7 @@ def scale_maxima(facts: Facts, values: Values) -> Distribution:
     page="masks.md",
     silent="in runs of under 10 epochs, and under 24 px, where the operations destroy the object",
 )
-def policies(facts: Facts, values: Values) -> Distribution | None:
+def policies(facts: Facts, values: Values) -> Distribution | Threshold | None:
     return policies_in(facts, 0.5)
 
 
@@ -446,7 +449,7 @@ def policies(facts: Facts, values: Values) -> Distribution | None:
         "underfit already"
     ),
 )
-def maskings(facts: Facts, values: Values) -> Distribution | None:
+def maskings(facts: Facts, values: Values) -> Distribution | Threshold | None:
     return maskings_in(facts, 0.2)
 
 
@@ -455,9 +458,9 @@ def maskings(facts: Facts, values: Values) -> Distribution | None:
     page="masks.md",
     silent=f"in runs of under 10 epochs, and {NOT_IN_CLASSIFICATION}",
 )
-def mixings(facts: Facts, values: Values) -> Distribution | None:
-    if not long_enough(facts):
-        return None
+def mixings(facts: Facts, values: Values) -> Distribution | Threshold | None:
+    if (short := short_of(epochs_for_augmentation(facts))) is not None:
+        return short
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.05), (LONG, 0.3))
     weights: dict[Value, float] = {"none": 1.0 - on, "cutmix": 0.5 * on, "classmix": 0.5 * on}
     domain, prior = weighted_choice(weights)

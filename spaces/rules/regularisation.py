@@ -14,13 +14,15 @@ from spaces.facts import Facts
 from spaces.priors import likeliest
 from spaces.rules.rulings import (
     IMAGENET_IMAGES,
-    LONG_ENOUGH,
     MILLION,
     Distribution,
     Ruling,
+    Threshold,
+    epochs_for_augmentation,
     heuristic,
     log_log_interpolated,
     number_at,
+    short_of,
     size_of,
     weighted_choice,
 )
@@ -55,8 +57,9 @@ def label_smoothing(facts: Facts) -> Ruling[float]:
     page="regularisation.md",
     silent="for smaller nets, and in a segmentation, whose published recipes have none",
 )
-def label_smoothings(facts: Facts, values: Values) -> Distribution | None:
-    return _smoothings(facts) if facts.parameters >= RESNET18 else None
+def label_smoothings(facts: Facts, values: Values) -> Distribution | Threshold | None:
+    millions = Threshold("million parameters", facts.parameters / MILLION, RESNET18 / MILLION)
+    return _smoothings(facts) if millions.is_met else millions
 
 
 @heuristic(
@@ -121,9 +124,11 @@ def clip_norms(facts: Facts, values: Values) -> Distribution:
         "segmentation, whose images are many labels each"
     ),
 )
-def dropouts(facts: Facts, values: Values) -> Distribution | None:
-    if facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
+def dropouts(facts: Facts, values: Values) -> Distribution | Threshold | None:
+    if values["model.kind"] == "timm":
         return None
+    if (short := short_of(epochs_for_augmentation(facts))) is not None:
+        return short
     centre = log_log_interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
     spread = 0.2
     rates: tuple[tuple[Value, float], ...] = ((None, 0.0), (0.1, 0.1), (0.2, 0.2), (0.35, 0.35), (0.5, 0.5))
@@ -142,9 +147,10 @@ def dropouts(facts: Facts, values: Values) -> Distribution | None:
     page="regularisation.md",
     silent="in runs of under 100 steps",
 )
-def averagings(facts: Facts, values: Values) -> Distribution | None:
-    if _steps(facts, values) < FEWEST_AVERAGED_STEPS:
-        return None
+def averagings(facts: Facts, values: Values) -> Distribution | Threshold | None:
+    steps = Threshold("steps of a run", _steps(facts, values), FEWEST_AVERAGED_STEPS)
+    if not steps.is_met:
+        return steps
     domain, prior = weighted_choice({"none": 0.4, "ema": 0.6})
     reason = "averages are steadier, and their early scores say more of the last"
     return Distribution(domain, prior, reason, "ours; decay's warm-up as timm's ModelEmaV3")

@@ -18,7 +18,7 @@ from spaces.rules import (
     schedules,
 )
 from spaces.rules.rates import KINDS, OptimizerKind
-from spaces.rules.rulings import Distribution, Heuristic, RuleWords
+from spaces.rules.rulings import Distribution, Heuristic, RuleWords, Threshold
 from spaces.space import When
 from trainable.recipe.tasks import TASK_KINDS, TaskKind
 
@@ -31,7 +31,7 @@ class Rule:
     """
 
     path: str
-    heuristic: Heuristic[[Facts, Values], Distribution | None]
+    heuristic: Heuristic[[Facts, Values], Distribution | Threshold | None]
     when: When | None = None
     variant: str = ""
     optional: bool = False
@@ -40,6 +40,16 @@ class Rule:
     def of(self, facts: Facts, values: Values) -> Distribution | None:
         """Return the distribution for the facts and for the values settled or drawn before, by dotted path;
         None if the field has the documents' own value, as in a task that the rule does not speak for."""
+        found = self._answer(facts, values)
+        return found if isinstance(found, Distribution) else None
+
+    def missed(self, facts: Facts, values: Values) -> Threshold | None:
+        """Return the threshold that keeps the field as it is, with the fact that does not reach it; None
+        where the field varies, or where it is no threshold that keeps it."""
+        found = self._answer(facts, values)
+        return found if isinstance(found, Threshold) else None
+
+    def _answer(self, facts: Facts, values: Values) -> Distribution | Threshold | None:
         return self.heuristic(facts, values) if facts.task in self.tasks else None
 
     @property

@@ -16,7 +16,7 @@ T = TypeVar("T", covariant=True)
 Scalar = TypeVar("Scalar", bound=Value)
 Word = TypeVar("Word", bound=str)
 P = ParamSpec("P")
-Found = TypeVar("Found", bound="Distribution | None", covariant=True)
+Found = TypeVar("Found", bound="Distribution | Threshold | None", covariant=True)
 
 PAGES = "docs/rules"  # of the repository: what was measured and published
 MILLION = 1_000_000
@@ -25,6 +25,7 @@ IMAGENET_IMAGES = 1_280_000  # on so many images the documents' numbers were fou
 SHORT_RUN, LONG_RUN = 30_000, 3_000_000
 # Epochs: from the first on augmentation is tried, from the second as often as the documents' gains ask
 LONG_ENOUGH, LONG = 10, 100
+NEAR = 0.25  # a rule just misses whose fact is below its threshold by this share of it at most; ours
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,33 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class Threshold:
+    """A fact, above 0, and from where on a rule opens its field: what a rule answers in the place of a range
+    where the fact is too small."""
+
+    fact: str
+    value: float
+    least: float
+
+    @property
+    def is_met(self) -> bool:
+        return self.value >= self.least
+
+    @property
+    def is_near(self) -> bool:
+        return self.value >= (1.0 - NEAR) * self.least
+
+    def __str__(self) -> str:
+        return f"{self.fact}: {self.value:.3g} < {self.least:.3g}"
+
+
+def short_of(*thresholds: Threshold) -> Threshold | None:
+    """Return the threshold that is farthest from being met; None where all are met."""
+    unmet = [each for each in thresholds if not each.is_met]
+    return min(unmet, key=lambda each: each.value / each.least, default=None)
+
+
+@dataclass(frozen=True)
 class RuleWords:
     """What a rule says of itself, in messages and on the page of heuristics."""
 
@@ -75,7 +103,8 @@ class RuleWords:
 
 @dataclass(frozen=True)
 class Heuristic(Generic[P, Found]):
-    """A function from facts to a distribution, or to None where it is silent, with its words."""
+    """A function from facts to a distribution, or to None where it is silent, with its words; where that is
+    as a fact is too small, to the threshold."""
 
     function: Callable[P, Found]
     words: RuleWords
@@ -151,6 +180,11 @@ def long_enough(facts: Facts) -> bool:
     The gains of 003:70-82 took 300 epochs; a net that does not fit the plain images underfits (003:84).
     """
     return facts.epochs >= LONG_ENOUGH
+
+
+def epochs_for_augmentation(facts: Facts) -> Threshold:
+    """Return the epochs, and from how many on augmentation is tried."""
+    return Threshold("epochs", facts.epochs, LONG_ENOUGH)
 
 
 def size_of(facts: Facts) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spaces.catalog.catalog import make_space
+from spaces.catalog.catalog import just_missed, make_space
 from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.rules.rule_facts import asked, shares, silent
@@ -55,3 +55,50 @@ def test_the_space_to_fine_tune_corrects_too() -> None:
     facts = UNEQUAL.model_copy(update={"pretrained": True})
     found = space(facts, "finetune", model__weights="net.safetensors")
     assert {"loop.sampling", "regularisation.logit_adjustment"} <= {each.path for each in found.dimensions}
+
+
+# --- rules that just miss -------------------------------------------------------------------------------
+
+
+def missed(facts: Facts, name: str = "document", **pins: Any) -> dict[str, list[str]]:
+    """Return what is fixed since a fact just misses a threshold, by the threshold in words."""
+    found = space(facts, name, **pins)
+    return {str(each): paths for each, paths in just_missed(name, found, facts).items()}
+
+
+def test_a_rule_that_just_misses_says_by_which_fact() -> None:
+    near = digits_facts(class_balance=1 / 9, classes_count_alike=True)
+    words = "largest class over smallest: 9 < 10"
+    assert set(missed(near)[words]) == set(RULES)
+    assert set(missed(near, loop__sampling="natural")[words]) == set(RULES) - {"loop.sampling"}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        UNEQUAL,  # the rule holds
+        digits_facts(class_balance=1 / 7, classes_count_alike=True),  # it is far from holding
+        digits_facts(class_balance=1 / 9),  # the score counts images: another reason
+    ],
+)
+def test_a_rule_that_holds_or_is_far_from_holding_has_not_just_missed(facts: Facts) -> None:
+    assert not any("largest class" in each for each in missed(facts))
+
+
+def test_of_two_thresholds_the_farther_one_decides_whether_a_rule_just_misses() -> None:
+    policy = "augmentation.policy.kind"
+    assert policy in missed(digits_facts(epochs=8, image_size=32))["epochs: 8 < 10"]
+    assert policy in missed(digits_facts(epochs=20, image_size=20))["side of an image in px: 20 < 24"]
+    assert not any(policy in paths for paths in missed(digits_facts(epochs=8, image_size=8)).values())
+
+
+def test_what_a_space_never_varies_has_not_just_missed() -> None:
+    assert missed(digits_facts(epochs=8, image_size=32), "quick") == {}
+    assert missed(digits_facts(epochs=8, image_size=32), "wide") == {}
+
+
+def test_the_threshold_is_that_of_the_rule() -> None:
+    for ratio in (9.99, 10.0):
+        facts = digits_facts(class_balance=1 / ratio, classes_count_alike=True)
+        varies = {"loop.sampling"} <= {each.path for each in space(facts).dimensions}
+        assert varies == (not any("largest class" in each for each in missed(facts)))
