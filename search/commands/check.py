@@ -18,7 +18,7 @@ from search.commands.named import Input, input_with_images
 from search.commands.options import CheckOptions, bench_of, refuse_with_address
 from search.facts.measured import load_data
 from search.facts.start import find_start
-from search.learning.cautions import joined, recorded
+from search.learning.cautions import advised, is_split_here, joined, recorded
 from search.learning.lessons import LEARN_FROM
 from search.learning.search import Search
 from search.record.folder import keep_findings
@@ -64,9 +64,10 @@ def run_check(options: CheckOptions) -> bool:
     if new_list is not None:
         tree["exclusions"] = _list_copies(target, new_list, options)
     if options.checks:
-        findings, took = _findings(target, options, tools, seconds), time.monotonic() - began
+        found, took = _findings(target, options, tools, seconds), time.monotonic() - began
+        record(target, found)
+        findings = found if target.study is None else _advised(found, target, target.study)
         errors, warnings = counts(findings)
-        record(target, findings)
         tree |= {"errors": errors, "warnings": warnings, "seconds": round(took, 1)}
         tree["findings"] = [finding.tree() for finding in findings]
         if not options.as_json:
@@ -183,12 +184,18 @@ def _findings(
         )
 
 
+def _advised(found: Sequence[Finding], target: Target, study: Study) -> list[Finding]:
+    split_here = is_split_here(study.data, target.data.info)
+    return list(advised(found, study.objective, split_here=split_here))
+
+
 def record(target: Target, findings: Sequence[Finding]) -> None:
     """Keep what was found about the images, and add it to the record of the search that was named."""
     found, search = keep(target.data.info, findings), target.search
     if search is None:
         return
-    known = joined(search.findings, recorded(found, search.study.objective))
+    split_here = is_split_here(search.study.data, target.data.info)
+    known = joined(search.findings, recorded(found, search.study.objective, split_here=split_here))
     if known != search.findings:
         keep_findings(search.folder, known)
 

@@ -15,7 +15,7 @@ from search.commands.forecast import forecast_line
 from search.followers import following
 from search.followers.database import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
-from search.learning.cautions import recorded
+from search.learning.cautions import is_split_here, recorded
 from search.learning.learned_space import learning_space
 from search.learning.search import Search
 from search.record.folder import Caution, home_to_write
@@ -71,7 +71,8 @@ def findings(data: DataSet, study: Study, base: Recipe) -> Iterator[Caution]:
 
     found = [*_looked_at(data, base)]
     not_checked = [each for each in found if each.means == UNKNOWN]
-    yield from recorded((*keep(data.info, found), *not_checked), study.objective)
+    split_here = is_split_here(study.data, data.info)
+    yield from recorded((*keep(data.info, found), *not_checked), study.objective, split_here=split_here)
 
 
 def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ reached a ceiling, and of trials that are nearer to each other than that the bes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from shlex import quote
 from typing import get_args
 
@@ -16,7 +17,7 @@ from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
 from search.study.objective import Objective
 from spaces.domains import counted
-from trainable.checks.finding import Finding, PartsCheck
+from trainable.checks.finding import Finding, PartsCheck, passed
 from trainable.curves.levels import TOLD_APART, at_ceiling, least_accuracy, mistakes_in_words
 from trainable.data import DataInfo
 from trainable.diagnosis import curves_of
@@ -27,19 +28,41 @@ from trainable.training.score_gap import without_causes
 METRIC = "objective.metric"
 BALANCED = f"{METRIC}: val_balanced_accuracy"  # advice that some searches follow already
 
+LARGER_PART = "raise data.validation_fraction"  # as the checks of images say it
+MOVED = "move images into the validation part"
+
 RULE = f"two recipes differ by more than luck from {TOLD_APART} images on (McNemar's test, 5 %)"
 
 # Checks that find the same image in two parts: validation images that training has seen are known by heart
 COPIES = ("duplicates", "near-duplicates")
 
 
-def recorded(findings: Iterable[Finding], objective: Objective) -> tuple[Caution, ...]:
+def recorded(
+    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True
+) -> tuple[Caution, ...]:
     """Return what a search with this objective records of what was found about its images."""
     return tuple(
         Caution(kind="data", about=each.check, what=each.what, means=each.means, do=each.do)
-        for each in findings
-        if not (objective.counts_classes_alike and BALANCED in each.do)
+        for each in advised(findings, objective, split_here=split_here)
+        if each.level != "passed"
     )
+
+
+def advised(
+    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True
+) -> Iterator[Finding]:
+    """Yield findings as a search with this objective should read them.
+
+    Where it counts classes alike already, what accuracy hides is no fault of it; where validation is not
+    `split_here`, no field makes it larger.
+    """
+    for found in findings:
+        each = found if split_here else replace(found, do=found.do.replace(LARGER_PART, MOVED))
+        if objective.counts_classes_alike and BALANCED in each.do:
+            counts = f"{each.what}; {objective.metric}, the objective, counts classes alike"
+            yield passed(each.check, counts)
+        else:
+            yield each
 
 
 def joined(earlier: Sequence[Caution], later: Sequence[Caution]) -> tuple[Caution, ...]:

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binomtest
 
 from search.followers.conclusions import conclusion
-from search.learning.cautions import joined, recorded
+from search.learning.cautions import advised, joined, recorded
 from search.learning.search import Search
 from search.record.folder import Caution, Verified, facts_text, keep_findings
 from search.record.home import FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE
@@ -23,11 +23,13 @@ from search.study.objective import Objective
 from search.study.study import Finalists
 from tests.search.reporting.small_reports import VERIFICATION
 from tests.search.reporting.test_terminal import INFO, search_folder, values
+from tests.trainable.small_runs import data_set
 from trainable.checks.finding import Finding
 from trainable.curves.levels import TOLD_APART, least_accuracy
 from trainable.data import DataInfo
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import read_recipe
+from trainable.tasks.classification.checks.labels import check_labels
 from trainable.training.score_gap import ScoreGap, words_of
 
 IMAGES = INFO.validation_images
@@ -191,3 +193,20 @@ def test_advice_that_the_search_follows_already_is_not_recorded(metric: Any, cou
     advice = "search for objective.metric: val_balanced_accuracy"
     found = [Finding("accuracy", "warning", "one class is most", "guessing is good", advice)]
     assert len(recorded(found, Objective(metric=metric))) == count
+
+
+def test_what_a_search_does_already_is_read_as_passed_and_not_proposed() -> None:
+    found = Finding(
+        "class balance", "warning", "from 3 to 90", "m", "search for objective.metric: val_balanced_accuracy"
+    )
+    (alike,) = advised([found], Objective(metric="val_balanced_accuracy"))
+    assert (alike.level, alike.do) == ("passed", "")
+    assert "val_balanced_accuracy, the objective, counts classes alike" in alike.what
+    assert list(advised([found], Objective())) == [found]
+
+
+def test_a_field_that_splits_is_not_proposed_for_parts_of_the_data_s_own() -> None:
+    (small,) = (each for each in check_labels(data_set(64, 40)) if each.check == "validation size")
+    assert "raise data.validation_fraction" in small.do
+    (own,) = recorded([small], Objective(), split_here=False)
+    assert own.do == "move images into the validation part, or gather more images"

@@ -14,7 +14,7 @@ from search.learning.refine import Refined, refine
 from search.learning.search import Search
 from search.record.folder import Caution, Verified, keep_findings
 from search.record.home import FACTS_FILE, VERIFICATION_FILE
-from tests.search.learning.landscapes import BASE, RANGES, SMALL, At, after, ending, left, towards
+from tests.search.learning.landscapes import BASE, MANY, RANGES, SMALL, At, after, ending, left, towards
 from tests.search.planted_searches import Images, Landscape, Run, planted
 from tests.search.reporting.small_reports import VERIFICATION
 
@@ -119,6 +119,11 @@ def test_where_the_later_half_gained_nothing_the_answer_is_to_stop(tmp_path: Pat
     assert (kinds(found), found.study) == (["stop"], None)
     assert found.steps[0].do == "stop here"
     assert "gained nothing that differs from luck" in found.steps[0].why
+
+
+def test_trials_that_still_improve_are_no_reason_to_stop(tmp_path: Path) -> None:
+    found = refined(tmp_path, ending(0.8, 0.78, rise=0.008), images=MANY)
+    assert kinds(found) == ["length"]
 
 
 def test_where_the_later_half_gained_the_answer_is_more_trials(tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ def _fewest_images(data: DataSet, counts: Mapping[Split, MaskCounts]) -> Finding
         "warning",
         what,
         "a class in so few images is learnt by heart, and its IoU, as much of the mean as any other, is luck",
-        "gather more images that show these classes, raise data.validation_fraction, or join classes",
+        "gather more images that show these classes, or raise data.validation_fraction"
+        + (", or join classes" if len(names) > 2 else ""),
     )
 
 
