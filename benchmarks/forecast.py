@@ -102,10 +102,10 @@ def searched(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Run one search; return its forecast, what it took from then on, and the load at both ends."""
     said: list[tuple[float, Prepared, Forecast, float]] = []
 
-    def noted(prepared: Prepared) -> str:
+    def noted(prepared: Prepared) -> list[str]:
         found = forecast_of(prepared)
         said.append((time.perf_counter(), prepared, found, os.getloadavg()[0]))
-        return str(found)
+        return [str(found)]
 
     with tempfile.TemporaryDirectory() as storage:
         settings = dict(settings)
@@ -114,9 +114,7 @@ def searched(settings: Mapping[str, Any]) -> dict[str, Any]:
         if settings.get("base.model") == "WEIGHTS":
             settings["base.model"] = _lite(Path(storage))
         study = study_from(None, {**settings, "storage": storage, "name": "timed"})
-        driving = replace(
-            driver(), bench=Bench(say=lambda line: print(line, file=sys.stderr)), forecast=noted
-        )
+        driving = replace(driver(), bench=Bench(say=lambda line: print(line, file=sys.stderr)), plan=noted)
         state = driving.search(resolved_study(study))
         ended = time.perf_counter()
         search = Search(Path(storage) / "timed")

@@ -111,7 +111,7 @@ def forecast(  # noqa: PLR0913 - a person types these by name
         from search.commands.forecast import forecast_of
         from search.commands.guests import driver, resolved_study
 
-    silent = replace(driver(address=address, may_fetch=download, code=code), forecast=lambda prepared: "")
+    silent = replace(driver(address=address, may_fetch=download, code=code), plan=lambda prepared: ())
     return forecast_of(silent.prepare(resolved_study(asked)))
 
 

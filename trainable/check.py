@@ -32,6 +32,7 @@ from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.run import make_run
+from trainable.stages import stage
 from trainable.tasks.classification.checks.label_checks import LabelChecks
 from trainable.tasks.kits import load_for, make_loader
 from trainable.tasks.segmentation.checks.mask_checks import MaskChecks
@@ -82,7 +83,28 @@ def check(  # noqa: PLR0913 - a person types these by name
     tools = check_tools_named(debug)
     images = data or load_for(recipe, bench, own_model=model is not None)
     subject = make_subject(recipe, images, model, bench)
-    return _decoding_once([*_findings(subject, seconds, tools, full=full, cpus=cpus)])
+    return [*check_subject(subject, seconds, tools, full=full, cpus=cpus)]
+
+
+def check_subject(
+    subject: Subject,
+    seconds: float = SECONDS,
+    tools: Sequence[CheckTool] = (),
+    *,
+    full: bool = False,
+    cpus: int | None = None,
+) -> Iterator[Finding]:
+    """Yield what `check` finds, each finding as soon as it is known.
+
+    Of the errors about images that cannot be decoded only the first is yielded: that of `full`, which names
+    all, or that of the check which met one first.
+    """
+    is_told = False
+    for finding in _findings(subject, seconds, tools, full=full, cpus=cpus):
+        cannot_decode = (finding.check, finding.level) == ("decoding", "error")
+        if not (cannot_decode and is_told):
+            yield finding
+        is_told |= cannot_decode
 
 
 def _findings(
@@ -96,13 +118,6 @@ def _findings(
         yield from guarded("gradients", lambda: check_model_gradients(subject))
     if subject.bench.kind == "cuda":
         yield from guarded("GPU sharing", lambda: [check_sharing()])
-
-
-def _decoding_once(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings with the first error alone about images that cannot be decoded: that of `full`,
-    which names all, or that of the check which met one first."""
-    errors = [each for each in findings if (each.check, each.level) == ("decoding", "error")]
-    return [each for each in findings if each not in errors or each is errors[0]]
 
 
 def checks_of(task: AnyTask) -> TaskChecks:
@@ -187,7 +202,8 @@ def check_images(
     """
     data = compared.data
     try:
-        show = yield from check_pixels(data, compared.sample)
+        with stage("checking pixel values"):
+            show = yield from check_pixels(data, compared.sample)
     except Exception as error:
         show = True  # as far as is known
         yield from failed("pixel values", error)
@@ -212,7 +228,8 @@ def check_network(
     unless it `learns`, as from images that show nothing, not about what it learns."""
     batch = min(IMAGES, len(subject.data.train))
     try:
-        each = yield from _of_outputs(subject, batch)
+        with stage("checking outputs"):
+            each = yield from _of_outputs(subject, batch)
     except Exception as error:
         yield from failed("outputs", error)
         return
@@ -225,7 +242,8 @@ def check_network(
     fitting = int(ONE_BATCH * seconds / (BATCH_STEPS * each))
     images = min(MOST, max(FEWEST, fitting))
     yield from guarded("one batch", lambda: [check_one_batch(subject, images, ONE_BATCH * seconds)])
-    yield from subject.checks.shuffled(subject, SHUFFLED * seconds)
+    with stage("training with shuffled targets"):
+        yield from subject.checks.shuffled(subject, SHUFFLED * seconds)
 
 
 def _of_outputs(subject: Subject, batch: int) -> Generator[Finding, None, float | None]:

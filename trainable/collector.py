@@ -6,6 +6,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from trainable.stages import stage
+
 
 @contextmanager
 def paused() -> Iterator[None]:
@@ -21,3 +23,9 @@ def paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def load_torch() -> None:
+    """Import torch, which takes seconds, and is shown as a stage."""
+    with stage("loading torch"), paused():
+        import torch  # noqa: F401

@@ -42,8 +42,7 @@ def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
     lines = [f"{name} {value:.4f}{_brackets(bounds.get(name))}" for name, value in named]
     if sure is None:
         return lines
-    method = f"{sure.resamples:,} bootstrap resamples of the test images, or Wilson's where all are equal"
-    lines.append(f"in brackets: 95 % intervals, {method}")
+    lines.append("in brackets: 95 % intervals, for other test images of the same kind")
     if unknown := [name for name, _ in named if name not in bounds]:
         lines.append(f"no interval for {', '.join(unknown)}: all resamples score the same, or one failed")
     return lines

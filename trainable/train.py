@@ -38,6 +38,7 @@ from trainable.recipe.trained_files import (
 from trainable.recipe.training import Compiling
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.run import make_run
+from trainable.stages import counting, stage
 from trainable.tasks.exporters import exporter_of
 from trainable.tasks.kits import load_for
 from trainable.training.bootstrap import Intervals, resampled_scores
@@ -96,12 +97,14 @@ def train(  # noqa: PLR0913 - a person types these by name
         bench.say(recipe.sentence_at(images.info.image_size))
         for line in images.info.remarks:
             bench.say(line)
-        images.be_here(bench.say)
+        with stage("decoding the images"):
+            images.be_here(bench.say)
         if model is None:
             recipe = _as_timed(recipe, images, bench)
         else:
             recipe = _not_compiled(recipe, bench.say, "steps of a network of your own are not timed")
-        run = make_run(recipe, data=images, model=model, bench=bench, metrics=metrics)
+        with stage("building the network"):
+            run = make_run(recipe, data=images, model=model, bench=bench, metrics=metrics)
         if run.compiled:
             bench.say(f"loop.compile: the first step compiles {run.compiled}")
         if folder is not None:
@@ -195,9 +198,11 @@ def _not_compiled(recipe: Recipe, say: Say, why: str) -> Recipe:
 def _train(run: Run, say: Say) -> None:
     """Train all epochs and say a line for each;
     it says one more if memory ran out and the micro-batch was cut."""
-    asked = run.micro_batch
-    while not run.finished:
-        say(_line(run.step(), run.recipe.loop.epochs))
+    asked, total = run.micro_batch, run.recipe.loop.epochs
+    with stage("training"), counting("epoch", total) as epochs:
+        while not run.finished:
+            say(_line(run.step(), total))
+            epochs.done = run.epoch
     if run.micro_batch < asked:
         say(
             f"memory ran out: {run.micro_batch} images at once instead of {asked}; loop.batch_size stayed "
@@ -208,8 +213,9 @@ def _train(run: Run, say: Say) -> None:
 def _finish(run: Run, folder: Path | None, test: bool, origins: Origins) -> Outcome:
     if folder is not None and not run.diverged:
         write_whole(folder / MODEL_FILE, model_file(run.weights(), run.recipe, run.info))
-    scores = run.score("test", confusion=True, answers=True) if test else None
-    sure, gaps = _sureness(run, scores)
+    with stage("scoring the test part"):
+        scores = run.score("test", confusion=True, answers=True) if test else None
+        sure, gaps = _sureness(run, scores)
     named = {
         **_scores_in(run.history[-1]),
         **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
@@ -290,6 +296,5 @@ def _line(result: EpochResult, epochs: int) -> str:
     extra = "".join(f"{name} {value:.4f}  " for name, value in result.extra_metrics.items())
     return (
         f"epoch {result.epoch}/{epochs}  train_loss {result.train_loss:.4f}  val_loss {result.val_loss:.4f}  "
-        f"val_accuracy {result.val_accuracy:.4f}  {extra}applied_lr {result.applied_lr:.3g}  "
-        f"{result.epoch_seconds:.1f} s{state}"
+        f"val_accuracy {result.val_accuracy:.4f}  {extra}{result.epoch_seconds:.1f} s{state}"
     )

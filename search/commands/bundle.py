@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from search.commands.options import BundleOptions
 from search.study import STUDY_FILE
+from trainable.collector import load_torch
 from trainable.errors import UserError
 from trainable.files.folders import check_new
 from trainable.recipe.trained_files import MODEL_FILE, ONNX_FILE, RECIPE_FILE
@@ -70,6 +71,7 @@ def run_bundle(options: BundleOptions) -> None:
     out, say = options.out, partial(tell, to=sys.stderr if options.as_json else None)
     check_new(out, "the bundle", ONNX_FILE if options.force else None)
     check_trained(options.folder, options.trial)
+    load_torch()
     trained = find_trained(options.folder, options.trial)
     from trainable.bundle.write import write_bundle
 

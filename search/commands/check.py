@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,13 +27,15 @@ from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
 from trainable.bench import Bench
-from trainable.checks.finding import Finding, Level, counts, keep
+from trainable.checks.finding import CHECK_NAMES, Finding, Level, counts, keep
+from trainable.collector import load_torch, paused
 from trainable.debug_tools import CheckTool, check_tools_named
 from trainable.errors import UserError
 from trainable.files.regular import why
 from trainable.recipe import Recipe
 from trainable.recipe.data import SEPARATORS
 from trainable.recipe.training import COMPILED
+from trainable.stages import stage
 from trainable.terminal import tell, tell_json, visible_lines
 
 if TYPE_CHECKING:  # torch and Ray take seconds to import
@@ -56,6 +58,7 @@ def run_check(options: CheckOptions) -> bool:
     if new_list is not None:
         check_new_list(new_list)
         _check_lists_all(named)
+    load_torch()
     bench = bench_of(options)
     from search.commands.inputs import load_target
 
@@ -64,14 +67,18 @@ def run_check(options: CheckOptions) -> bool:
     if new_list is not None:
         tree["exclusions"] = _list_copies(target, new_list, options)
     if options.checks:
-        found, took = _findings(target, options, tools, seconds), time.monotonic() - began
+        found, findings = list[Finding](), list[Finding]()
+        for each in _findings(target, options, tools, seconds):
+            found.append(each)
+            read = each if target.study is None else _advised(each, target, target.study)
+            if not options.as_json:
+                console().print(findings_table([read], heading=not findings))
+            findings.append(read)
+        took, (errors, warnings) = time.monotonic() - began, counts(findings)
         record(target, found)
-        findings = found if target.study is None else _advised(found, target, target.study)
-        errors, warnings = counts(findings)
         tree |= {"errors": errors, "warnings": warnings, "seconds": round(took, 1)}
         tree["findings"] = [finding.tree() for finding in findings]
         if not options.as_json:
-            console().print(findings_table(findings))
             say(closing(findings, took))
     if options.as_json:
         tell_json(json.dumps(tree, indent=2, allow_nan=False))
@@ -155,9 +162,10 @@ def machines_table(machines: Sequence[CheckedMachine]) -> Table:
 
 def _findings(
     target: Target, options: CheckOptions, tools: Sequence[CheckTool], seconds: float | None
-) -> list[Finding]:
-    """Make the checks, after what is known of the target before is printed."""
-    from trainable.check import SECONDS, check
+) -> Iterator[Finding]:
+    """Yield what the checks find, after what is known of the target before is printed."""
+    with stage("loading the checks"), paused():
+        from trainable.check import SECONDS, check_subject, make_subject
     from trainable.training.devices import threads
 
     if target.pruned is not None:
@@ -173,20 +181,16 @@ def _findings(
         if target.teacher is not None:
             say(f"distillation: {target.teacher}")
     with threads(target.threads):
-        return check(
-            target.recipe,
-            data=target.data,
-            bench=target.bench,
-            full=options.full,
-            debug=tools,
-            seconds=SECONDS if seconds is None else seconds,
-            cpus=target.bench.threads,
-        )
+        with stage("building the network"):
+            subject = make_subject(target.recipe, target.data, None, target.bench)
+        limit = SECONDS if seconds is None else seconds
+        yield from check_subject(subject, limit, tools, full=options.full, cpus=target.bench.threads)
 
 
-def _advised(found: Sequence[Finding], target: Target, study: Study) -> list[Finding]:
+def _advised(found: Finding, target: Target, study: Study) -> Finding:
     split_here = is_split_here(study.data, target.data.info)
-    return list(advised(found, study.objective, split_here=split_here))
+    (read,) = advised([found], study.objective, split_here=split_here)
+    return read
 
 
 def record(target: Target, findings: Sequence[Finding]) -> None:
@@ -262,11 +266,14 @@ def _list_copies(target: Target, path: Path, options: CheckOptions) -> dict[str,
     }
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
-    """Return one row for each finding, in the order of the checks, with its meaning and advice below."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("level", no_wrap=True)
-    table.add_column("check", no_wrap=True)
+def findings_table(findings: Sequence[Finding], *, heading: bool = True) -> Table:
+    """Return one row for each finding, with its meaning and advice below.
+
+    Columns have one width in all such tables: findings are printed one after the other, when they are known.
+    """
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=heading)
+    table.add_column("level", no_wrap=True, width=max(map(len, COLOURS)))
+    table.add_column("check", no_wrap=True, width=max(map(len, CHECK_NAMES)))
     table.add_column("found, what it means, what to do", overflow="fold")
     for finding in findings:
         style = COLOURS[finding.level]
@@ -285,8 +292,8 @@ def closing(findings: Sequence[Finding], seconds: float) -> str:
 def _title(file: str, target: Target) -> str:
     recipe, info = target.recipe, target.data.info
     return (
-        f"{target.kind} {file}: {info.train_images:,} training images of {len(info.classes)} classes, "
-        f"recipe {recipe.digest()}: {recipe.sentence_at(info.image_size)}"
+        f"{target.kind} {file}: {info.train_images:,} training images of {len(info.classes)} classes; "
+        f"{recipe.sentence_at(info.image_size)}"
     )
 
 

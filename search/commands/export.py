@@ -19,6 +19,7 @@ from search.record.folder import keep_verification
 from search.reporting import terminal
 from search.results.export import Exported, chosen_trial, exported, exported_file
 from trainable.bench import bench_on
+from trainable.collector import load_torch
 from trainable.errors import UserError
 from trainable.files.folders import refuse_existing
 from trainable.files.paths import without_tilde
@@ -73,6 +74,7 @@ def write_exported(options: ExportOptions) -> Exported:
 
         refuse_batch(batch or found.recipe.loop.batch_size, gpus or 1, found.info)
     if options.trains:
+        load_torch()
         from search.retraining.runs import retraining
 
         bench = bench_on(options.device, may_fetch=options.download, say=terminal.say)

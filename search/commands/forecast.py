@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from search.deciding.pruning import Pruning
 from search.deciding.sampler import RandomSampler
 from search.facts.hardware import PerTrial
 from search.facts.run_costs import TriedRuns, read_tried, tried_file, try_runs, write_tried
+from search.reporting.terminal import effort
 from search.running.prepare import Prepared
 from search.study import Study
+from spaces.domains import counted, listed
 from spaces.space import Space
 from trainable.bench import Bench
 from trainable.data import DataInfo
@@ -83,7 +86,21 @@ def forecast_of(prepared: Prepared) -> Forecast:
     return asked.forecast(tried)
 
 
-def forecast_line(prepared: Prepared) -> str:
+def plan_lines(prepared: Prepared) -> Iterator[str]:
+    """Yield a new search in five lines; the last one, what it takes, comes when some recipes were tried."""
+    study, space, info = prepared.study, prepared.space, prepared.data.info
+    parts = [f"{info.train_images:,} training", f"{info.validation_images:,} validation"]
+    parts += [f"{info.test_images:,} test"] if info.test_images else []
+    first = space.recipe(space.own).sentence_at(info.image_size)
+    classes = counted(len(info.classes), "class", "classes")
+    yield f"data: {study.data.path}: {listed(parts)} images of {classes}"
+    yield f"first trial: {first}"
+    yield f"searched: {counted(len(space.dimensions), 'field')}; `tunebook explain` says which, and why"
+    yield f"budget: {effort(study, prepared.pruning, prepared.final, prepared.concurrent)}"
+    yield _forecast_line(prepared)
+
+
+def _forecast_line(prepared: Prepared) -> str:
     """Return the forecast of a search in one line, or why there is none."""
     try:
         return str(forecast_of(prepared))

@@ -26,6 +26,7 @@ from trainable.data import DataSet, resolve
 from trainable.models.network_names import read_named_recipe
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
+from trainable.stages import stage
 
 TargetKind = Literal["recipe", "study", "data"]
 
@@ -69,6 +70,7 @@ def with_teachers(named: Input) -> Input:
             return named
 
 
+@stage("reading the images, and building the first trial")
 def load_target(named: Input, file: str | None, *, bench: Bench = HERE) -> Target:
     """Return the recipe that a command is to look at, with its images loaded.
 

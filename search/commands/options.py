@@ -35,7 +35,7 @@ from trainable.train_options import (
 EXAMPLE = "Example: "
 LEAST_STEPS = 30  # that of trainable.probes.lr_find, which imports torch
 FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
-IMPORTS = "loading torch and Ray"  # a stage of commands that train
+IMPORTS = "loading torch and Ray"  # a stage of commands that search
 # the exit code of a command that drives a search, by how that ended
 EXIT_CODES = {
     "finished": 0,

@@ -10,6 +10,7 @@ from rich.table import Table
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning, bits_of
 from search.facts.start import Start
+from search.record.clock import time_limit
 from search.study import Study
 from search.study.first import First
 from spaces.conditions import scalars_of
@@ -65,7 +66,7 @@ def plan_table(plan: Plan) -> Table:
     length = [] if facts is None else [("length", _length(facts))]
     gain = None if facts is None else gain_to_expect(facts)
     teacher = [] if gain is None else [("teacher", f"{gain.reason} ({gain.source})")]
-    hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
+    hours = f", {time_limit(budget.hours)} at most" if budget.hours is not None else ""
     limits = str(objective.constraints)
     better = "highest" if objective.direction == "max" else "lowest"
     table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)

@@ -16,10 +16,12 @@ from rich.table import Table
 from search.commands.named import input_with_images
 from search.commands.options import BatchFindOptions, LrFindOptions, bench_of
 from spaces.domains import counted
+from trainable.collector import load_torch
 from trainable.errors import UserError
 from trainable.files.folders import refuse_existing
 from trainable.files.store import name_in
 from trainable.recipe.yamlfile import write_whole
+from trainable.stages import stage
 from trainable.terminal import GIB, tell, tell_json
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -124,6 +126,7 @@ def run_lr_find(options: LrFindOptions) -> bool:
     out, as_json = options.out, options.as_json
     _check_out(out, force=options.force)
     named = input_with_images(options)
+    load_torch()
     bench = bench_of(options)
     from search.commands.inputs import load_target
     from search.reporting.terminal import say
@@ -150,13 +153,14 @@ def run_batch_find(options: BatchFindOptions) -> bool:
     if (gib := options.limit_gib) is not None and not 0.0 < gib < float("inf"):
         raise UserError(f"--limit-gib: expected a number above 0, got {gib:g}")
     named = input_with_images(options)
+    load_torch()
     bench = bench_of(options)
     from search.commands.inputs import load_target
     from trainable.probes.batch_find import batch_find
 
     target = load_target(named, options.file, bench=bench)
     _say_remarks(target, options.as_json)
-    with run_of(target) as (run, count):
+    with run_of(target) as (run, count), stage("trying sizes of a micro-batch"):
         found = batch_find(run, limit_bytes=round(gib * GIB) if gib is not None else None)
     if options.as_json:
         tree = {**_described(run), "threads": count, **found.tree()}

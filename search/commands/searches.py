@@ -14,6 +14,7 @@ from search.commands.options import FAILED, DeleteOptions
 from search.record.listing import ListedSearch, searches_in
 from spaces.domains import counted
 from trainable.errors import UserError
+from trainable.stages import stage
 from trainable.terminal import program_name, tell, tell_json
 
 SCHEMA = 1
@@ -59,7 +60,8 @@ def run_rename(folder: Path, name: str) -> None:
     """Rename a search, and print where it is now. Raises UserError, and nothing is renamed then."""
     from search.followers.rename_delete import rename_search
 
-    now = rename_search(folder, name, tell)
+    with stage("renaming the search"):
+        now = rename_search(folder, name, tell)
     tell(f"{folder} -> {now}")
 
 
@@ -77,6 +79,7 @@ def run_delete(options: DeleteOptions) -> None:
         if not typer.confirm("Delete all of this?"):
             tell("nothing was deleted")
             raise typer.Exit(FAILED)
-    delete_search(folder, tell)
+    with stage("deleting the search"):
+        delete_search(folder, tell)
     kept = "; MLflow keeps deleted runs until `mlflow gc`" if extent.runs else ""
     tell(f"deleted{kept}")

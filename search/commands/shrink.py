@@ -16,6 +16,7 @@ from search.commands.options import ShrinkOptions
 from search.study import STUDY_FILE, read_study
 from spaces.domains import counted
 from trainable.bench import Bench, bench_on, silent
+from trainable.collector import load_torch
 from trainable.errors import RunError, UserError
 from trainable.files.folders import check_new, moved_to, temporary_folder
 from trainable.models.network_names import read_named_recipe
@@ -74,6 +75,7 @@ def run_shrink(options: ShrinkOptions) -> None:
         check_trained(options.source, options.trial)
     _check_fields(options)
     say = silent if options.as_json else tell
+    load_torch()
     bench = bench_on(options.device, may_fetch=options.download, say=say)
     from search.results.teachers import teacher_folder
     from search.retraining.shrunk import compared

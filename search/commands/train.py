@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainable.collector import load_torch
 from trainable.debug_tools import tools_named
 from trainable.models.network_names import read_named_recipe
 from trainable.recipe.data import refuse_missing
@@ -19,6 +20,7 @@ def run_train(options: TrainOptions) -> int:
     refuse_missing(recipe.data)
     if options.out is not None and not options.force:
         refuse_trained("--out", options.out)
+    load_torch()
     from search.results.teachers import recipe_with_teacher
     from trainable.__main__ import train_recipe
 

@@ -19,9 +19,8 @@ import numpy as np
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
-from search.record.clock import duration
+from search.record.clock import duration, time_limit
 from search.study import Study
-from spaces.domains import counted
 from trainable.recipe.base import Spec
 from trainable.recipe.network_cost import RunCost
 
@@ -47,7 +46,7 @@ class Within(Spec):
 
     def words(self, trials: int, epochs: float) -> str:
         """Return it in words, beside how many there are in all."""
-        hours = counted(self.hours, "hour")
+        hours = time_limit(self.hours)
         if self.epochs >= 0.995 * epochs:
             return f"{hours} would do for all of it"
         share = f"{self.epochs / epochs:.0%} of the epochs"

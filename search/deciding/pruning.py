@@ -51,14 +51,14 @@ class Pruning:
     why: str
     kind: SchedulerKind = "asha"
 
-    def describe(self, epochs: int) -> str:
-        """Return the choice and its reason in words, for trials of this number of epochs."""
+    def brief(self, epochs: int) -> str:
+        """Return the choice in words, for trials of this number of epochs."""
         if not self.rungs:
-            return f"no trial is stopped early: {self.why}"
+            return "no trial is stopped early"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
         at = "1 epoch" if self.rungs == (1,) else f"{listed(map(str, self.rungs))} epochs"
         after = f"after {at}, where one in {NUMBERS.get(self.factor, self.factor)} goes on"
-        saves = f"saves about {saved:.0%} of the epochs: {self.why}"
+        saves = f"saves about {saved:.0%} of the epochs"
         match self.kind:
             case "asha":
                 return f"compared {after}; this {saves}"
@@ -68,6 +68,10 @@ class Pruning:
                 return f"compared {after}, then by forecasts after each epoch; comparing alone {saves}"
             case _:
                 assert_never(self.kind)
+
+    def describe(self, epochs: int) -> str:
+        """Return the choice and its reason in words, for trials of this number of epochs."""
+        return f"{self.brief(epochs)}: {self.why}"
 
 
 class Suggestion(NamedTuple):

@@ -38,6 +38,7 @@ from trainable.recipe.models import OF_ANY_NETWORK, OWN_WEIGHTS
 from trainable.recipe.network_cost import fastest
 from trainable.recipe.training import Precision
 from trainable.recipe.yamlfile import write_whole
+from trainable.stages import stage, track
 from trainable.tasks.kits import load_for
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
@@ -100,18 +101,21 @@ def compare(
     scores: dict[str, HeadScore] = {}
     costs: dict[str, Costs] = {}
     remarks: set[str] = set()
-    for name in names:
+    for name in track(names, "network", len(names)):
         try:
-            recipe, data = _seen_by(study, name, weights or OWN_WEIGHTS, bench)
+            with stage(f"loading {name}"):
+                recipe, data = _seen_by(study, name, weights or OWN_WEIGHTS, bench)
             for line in data.info.remarks:
                 if line not in remarks:
                     bench.say(line)
             remarks |= set(data.info.remarks)
-            features, costs[name] = _measured(recipe, data, bench)
+            with stage(f"computing features of {name}"):
+                features, costs[name] = _measured(recipe, data, bench)
         except ModelError as error:
             bench.say(f"{name}: left out: {error}")
             continue
-        scores[name] = best_head(features)
+        with stage(f"fitting a head on features of {name}"):
+            scores[name] = best_head(features)
         bench.say(f"{name}: {scores[name].accuracy:.1%} of {len(scores[name].right):,} validation images")
     if not scores:
         raise UserError("no network can be compared: pass --download to fetch weights, or --weights DIR")

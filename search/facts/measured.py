@@ -11,6 +11,7 @@ from search.facts.hardware import PerTrial
 from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, NetworkFacts
 from trainable.bench import HERE, Bench, Say
+from trainable.collector import load_torch
 from trainable.data import DataInfo, DataSet
 from trainable.data.assembly import MakeData, make_own
 from trainable.errors import UserError
@@ -50,6 +51,7 @@ def load_data(
 
     They are held in memory only if they take at most `most_bytes`.
     """
+    load_torch()
     from trainable.tasks.kits import kit_of
     from trainable.training.pixels import as_weights_know
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from search.facts.cache import name_by
 from search.facts.hardware import PerTrial
-from spaces.domains import counted
 from trainable.bench import Bench
 from trainable.collector import paused
 from trainable.data import DataInfo, DataSet
@@ -23,7 +22,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.network_cost import RunCost
 from trainable.recipe.yamlfile import write_whole
-from trainable.stages import stage
+from trainable.stages import stage, track
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
@@ -72,18 +71,18 @@ def try_runs(
 
     if trial.gpus and not torch.cuda.is_available():
         raise UserError("trials run on a GPU, and there is none here to time steps on")
-    with paused():
+    with stage("loading torch's compiler"), paused():
         import torch._dynamo
     on, found = trial.bench(bench), list[RunCost]()
     began, worked = time.perf_counter(), time.process_time()
     beside = 0 if trial.gpus else min(MOST_NEIGHBOURS, at_once - 1)
     with (
-        stage(f"timing steps of {counted(len(recipes), 'recipe')}"),
+        stage("trying recipes for the forecast"),
         threads(on.threads),
         _neighbours(beside),
     ):
         slowed = _slowed()
-        for each in recipes:
+        for each in track(recipes, "recipe", len(recipes)):
             spent, work = time.perf_counter() - began, time.process_time() - worked
             if found and (spent > MOST_SECONDS or work > MOST_WORK):
                 break

@@ -14,9 +14,11 @@ from spaces.rules.backbones import candidates, start, suits
 from spaces.rules.finetuning import LEAST_SIDE
 from spaces.rules.rulings import Rulings
 from trainable.bench import Bench
+from trainable.collector import load_torch
 from trainable.recipe import Recipe
 from trainable.recipe.models import is_published, network_fields
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, TaskKind
+from trainable.stages import stage
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Start:
         return facts.model_copy(update={"stored_side": self.stored_side, "backbone": self.backbone})
 
 
+@stage("looking for a network to start from")
 def find_start(study: Study, bench: Bench, *, cluster: bool = False) -> Start:
     """Return the network that the study's trials may start from on a bench: if that may fetch weights the
     default one, else the first of the default ones whose weights are on this machine.
@@ -73,7 +76,8 @@ def find_start(study: Study, bench: Bench, *, cluster: bool = False) -> Start:
         return Start(backbone=named, hint=hint, task=task)
     if study.data.own:
         return Start()
-    from trainable.tasks.kits import kit_of  # it imports torch, which takes seconds
+    load_torch()
+    from trainable.tasks.kits import kit_of
 
     side = kit_of(base.task).stored_side(base, bench=bench)
     seen = study.data.image_size or side  # by the network; None: nobody has looked

@@ -31,6 +31,7 @@ from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError, UserError
 from trainable.files.regular import check_regular
 from trainable.files.store import StoreError
+from trainable.stages import stage, track
 
 SENT_AS_KILLED = ("stopped", "infeasible")  # ends of trials that earlier versions sent so
 SCHEMA = 1
@@ -66,11 +67,11 @@ def audit(search: Search) -> Audit:
     if search.state == "running":
         raise UserError(f"{search.home.address}: a driver is at work on this search; audit it afterwards")
     trials = search.progress.all_trials
-    differences = [
-        *_in_mlflow(search),
-        *_in_mirror(search),
-        *(line for trial in trials for line in _in_checkpoints(search.home, trial)),
-    ]
+    with stage("comparing the journal with MLflow"):
+        differences = [*_in_mlflow(search), *_in_mirror(search)]
+    with stage("comparing the journal with the checkpoints"):
+        for trial in track(trials, "trial", len(trials)):
+            differences += _in_checkpoints(search.home, trial)
     return Audit(tuple(differences), sum(trial.epochs for trial in trials), len(trials))
 
 

@@ -38,6 +38,7 @@ from search.running.switch import StopSwitch
 from search.study import Study
 from search.study.code import NO_CODE, Code
 from trainable.bench import Say
+from trainable.stages import stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
@@ -263,16 +264,19 @@ class Deliveries:
         try:
             yield
         finally:
-            following.close(DRAIN_SECONDS, rest=not switch.lost)
+            with stage("sending the last results to MLflow"):
+                following.close(DRAIN_SECONDS, rest=not switch.lost)
             if in_store is not None:  # last: it copies what the others wrote
-                in_store.close(DRAIN_SECONDS, rest=not switch.lost)
+                with stage("sending the last files to the object store"):
+                    in_store.close(DRAIN_SECONDS, rest=not switch.lost)
 
     def has_stored(self, trial: int) -> bool:
         return self._in_store is None or self._in_store.has_stored(trial)
 
     def catch_up(self, seconds: float) -> None:
         if self._following is not None:
-            self._following.catch_up(seconds)
+            with stage("waiting for MLflow"):
+                self._following.catch_up(seconds)
 
     def say_what_is_lacking(self) -> None:
         backlogs = [] if self._following is None else list(self._following.backlogs)
@@ -295,11 +299,14 @@ def sync(home: Home, lease: Lease | None, say: Say) -> bool:
     """Send MLflow, and the search's store, what they lack; return whether nothing is left to send."""
     search = Search(home.folder)
     settled = search.record.settled  # read first: where the journal is damaged, nothing is written
-    backlogs = [tracker_of(home, read_search(home.folder)).sync()]
+    with stage("sending what MLflow lacks"):
+        backlogs = [tracker_of(home, read_search(home.folder)).sync()]
     if settled is not None:
-        backlogs.append(mirror_of(Followed(home, search.study, search.space, None)).sync())
+        with stage("writing optuna.db"):
+            backlogs.append(mirror_of(Followed(home, search.study, search.space, None)).sync())
     if (in_store := in_store_of(home, lease)) is not None:
-        backlogs.append(in_store.sync())
+        with stage("sending files to the object store"):
+            backlogs.append(in_store.sync())
     for backlog in backlogs:
         say(str(backlog))
     return all(backlog.complete for backlog in backlogs)

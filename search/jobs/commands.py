@@ -26,6 +26,7 @@ from search.study import STUDY_FILE, Study
 from trainable.errors import UserError
 from trainable.files.folders import temporary_folder
 from trainable.files.store import name_in
+from trainable.stages import stage
 from trainable.terminal import tell_json, visible_lines
 
 # the variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly
@@ -54,7 +55,8 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), may_f
         study.write(folder_sent)
         runtime_env = {"working_dir": str(folder_sent), "env_vars": variables_there}
         metadata = {SEARCH: str(study.name), FOLDER: folder}
-        jobs.submit(entrypoint("search", "search", STUDY_FILE, *flags), name, runtime_env, metadata)
+        with stage("sending the search to the cluster"):
+            jobs.submit(entrypoint("search", "search", STUDY_FILE, *flags), name, runtime_env, metadata)
     terminal.say(f"job {name}: the search {study.name}, in {folder} on the cluster")
     return name
 
@@ -167,7 +169,8 @@ def stop(address: str, name: str) -> str:
     job = jobs.one(name)
     if str(job.status) not in ENDED:
         jobs.stop(name)
-    state = str(jobs.ended(name, STOP_SECONDS).status)
+    with stage("waiting for the search to end"):
+        state = str(jobs.ended(name, STOP_SECONDS).status)
     again = f"; submit the same study with --name {(job.metadata or {}).get(SEARCH, 'NAME')} to go on"
     outcomes = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
     terminal.say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
@@ -209,8 +212,9 @@ def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> st
             "working_dir": str(folder_sent),
             "env_vars": (job.runtime_env or {}).get("env_vars", {}),
         }
-        jobs.submit(entrypoint(*words), name, runtime_env, {})
-    ended = jobs.ended(name, seconds)
+        with stage("asking the cluster"):
+            jobs.submit(entrypoint(*words), name, runtime_env, {})
+            ended = jobs.ended(name, seconds)
     if str(ended.status) not in ENDED:
         jobs.stop(name)
         raise UserError(

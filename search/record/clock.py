@@ -28,3 +28,13 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def time_limit(hours: float) -> str:
+    """Return a limit of time in words, such as `2 hours`, `90 min` or `30 s`."""
+    if hours == 1.0:
+        return "1 hour"
+    if hours == round(hours, 1) and hours > 1.0:
+        return f"{hours:g} hours"
+    minutes = hours * 60.0
+    return f"{minutes:.3g} min" if minutes >= 1.0 else f"{minutes * 60.0:.3g} s"

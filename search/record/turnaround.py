@@ -36,6 +36,7 @@ from spaces.domains import counted
 from trainable.recipe.base import Spec
 
 Seconds = Annotated[float, Field(ge=0.0)]
+LEAST_SHARE = 0.05  # of the time, that a part is said in a few words
 IN_WORDS = {
     "steps": "training steps",
     "data": "waiting for data",
@@ -112,6 +113,14 @@ class Turnaround(Spec):
     def whole(self) -> str:
         """Whose time it is, and how much of it, in words."""
         return f"{self.whose}, {duration(self.total_seconds)} {'together' if self.slots > 1 else 'in all'}"
+
+    @property
+    def brief(self) -> str:
+        """The largest parts in a few words, such as `training steps 64%, starting 20%`."""
+        large = sorted(
+            (each for each in self.parts if each.share >= LEAST_SHARE), key=lambda each: -each.share
+        )
+        return ", ".join(f"{each.what} {each.share:.0%}" for each in large)
 
     @property
     def figures(self) -> str:

@@ -43,6 +43,7 @@ from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, t
 from trainable.errors import UserError
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.recipe.provenance import Verification
+from trainable.stages import stage
 from trainable.terminal import program_name
 
 PartOfReport = TypeVar("PartOfReport")
@@ -94,7 +95,8 @@ class _Optional:
 
     def part(self, name: str, make: Callable[[], PartOfReport]) -> PartOfReport | None:
         try:
-            return make()
+            with stage(f"gathering the report: {name.replace('_', ' ')}"):
+                return make()
         except UserError as error:
             self.left_out[name] = str(error)
             return None

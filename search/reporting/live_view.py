@@ -23,7 +23,7 @@ from search.record.trials import Trial
 from search.reporting.tables import (
     trials_table,
 )
-from search.reporting.terminal import console, headline, plan, ranked, say
+from search.reporting.terminal import console, effort, headline, ranked, say
 from search.study import Study
 from spaces.domains import counted
 from trainable.terminal import visible_lines
@@ -31,6 +31,7 @@ from trainable.tune.place import in_words
 
 REFRESH_SECONDS = 0.5
 PAUSE_SECONDS = 10.0  # the view is updated some times a second; after so long without, the driver was halted
+AGAIN_SECONDS = 60.0  # without a live table: so long after the last line one says how far trials are
 MOST_SHARE = 0.05  # drawing takes at most this share of the driver's time: it looks at every trial
 # the lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt
 LINES_BESIDE_ROWS = 8
@@ -63,12 +64,14 @@ class LiveView:
         summary = self._summary()
         self._slow.update(each.name for each in summary.machines if each.is_slow)
         self._running_seconds, self._counted = summary.wall_seconds, time.monotonic()
-        self._plan = "" if summary.is_being_audited else plan(study, pruning, final, concurrent)
+        self._said_at = self._counted
+        goes_on = bool(summary.all_trials) and not summary.is_being_audited  # a new search has said its plan
+        self._effort = effort(study, pruning, final, concurrent) if goes_on else ""
         self._reported.update(trial.id for trial in summary.all_trials if trial.ended)
 
     def __enter__(self) -> Self:
-        if self._plan:
-            self._console.print(self._plan, soft_wrap=True)
+        if self._effort:
+            self._console.print(self._effort, soft_wrap=True)
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -91,6 +94,7 @@ class LiveView:
             if self._live is not None:
                 self._live.update(self._picture(), refresh=True)
             self._report_ends()
+        self._report_progress()
         took = time.monotonic() - began
         self._next = began + max(REFRESH_SECONDS, took / MOST_SHARE)
 
@@ -137,7 +141,25 @@ class LiveView:
             line = f"{self._place(trial, done)} {trial.state_in_words} after {epochs}{score}{reason}"
             logger.info(line)
             if self._live is None:
+                self._said_at = time.monotonic()
                 say(f"{line}; {left}" if left else line)
+
+    def _report_progress(self) -> None:
+        """Say how far the trials are that train now, where a minute has passed without a line."""
+        if self._live is not None or time.monotonic() - self._said_at < AGAIN_SECONDS:
+            return
+        running = [each for each in self._summary().all_trials if each.state == "running"]
+        if running:
+            self._said_at = time.monotonic()
+            say("; ".join(map(self._progress, running)))
+
+    def _progress(self, trial: Trial) -> str:
+        """Return how far a trial is, such as `trial 3: epoch 2 of 20, val_accuracy 0.9100`."""
+        if not trial.epochs:
+            return f"trial {trial.id}: in its first epoch"
+        value = trial.metrics.get(self._metric)
+        score = "" if value is None else f", {self._metric} {value:.4f}"
+        return f"trial {trial.id}: epoch {trial.epochs} of {self._study.budget.epochs}{score}"
 
     def _retry_line(self, event: RetryEvent) -> str:
         trial = self._record.trials[event.trial]

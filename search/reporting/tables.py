@@ -133,7 +133,7 @@ def trials_table(summary: Summary, trials: Sequence[Trial], width: int) -> Group
         table = _trials_table(summary, trials, fitting, brief=True)
     notes = []
     if left_out := len(paths) - len(fitting):
-        notes.append(f"+{counted(left_out, 'column')}: see --json, or a wider screen")
+        notes.append(f"{counted(left_out, 'more field')} in the report")
     if any(path in LEARNING_RATES for path in fitting):
         notes.append(f"rates are at batch {REFERENCE_BATCH}")
     # where first trials come from, and which are no points of the space

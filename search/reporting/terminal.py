@@ -24,7 +24,7 @@ from search.learning.refine import Refined
 from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS
 from search.learning.verdicts import counts, promise, untested
-from search.record.clock import duration
+from search.record.clock import duration, time_limit
 from search.record.code import functions_of, train_call
 from search.record.folder import read_code
 from search.record.summary import Summary
@@ -44,7 +44,7 @@ from search.study import Study
 from spaces.catalog.explain import Row
 from spaces.domains import counted
 from trainable.recipe.base import with_guide_names
-from trainable.terminal import encodable, program_name, tell_json, visible_lines
+from trainable.terminal import encodable, line_comes, program_name, tell_json, visible_lines
 
 USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
 logger = logging.getLogger(__name__)
@@ -52,6 +52,10 @@ logger = logging.getLogger(__name__)
 
 class Screen(Console):
     """A console for somebody's texts: no brackets in them are a style, and no character is obeyed."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        line_comes()
+        super().print(*objects, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible_lines(text), **options)
@@ -72,12 +76,16 @@ def say(text: str) -> None:
     console().print(text, soft_wrap=True)
 
 
-def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
-    """Return the search in one line, before it starts."""
-    line, epochs = f"{budget(study)}, {concurrent} at once", study.budget.epochs
+def effort(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
+    """Return in one line what a search trains: its trials, which of them go on, and what follows them."""
+    parts = [f"{budget(study)}, {concurrent} at once"]
     if study.budget.hours is not None:
-        line += f"; {study.budget.hours:g} hours at most"
-    return f"{line}; {pruning.describe(epochs)}; {final.words}"
+        parts[0] += f", {time_limit(study.budget.hours)} at most"
+    parts.append(pruning.brief(study.budget.epochs))
+    if (best := final.finalists) is not None:
+        which = "the best trial" if best.top == 1 else f"the best {best.top} trials"
+        parts.append(f"{which} again with {counted(best.seeds, 'seed')}")
+    return "; ".join(parts)
 
 
 def budget(study: Study) -> str:
@@ -169,7 +177,7 @@ def _print_search(search: Search) -> None:
         say(f"trial {summary.best.numbered_sentence}")
     out.print(headline(summary), soft_wrap=True)
     if (spent := summary.turnaround) is not None:
-        say(f"where the time went ({spent.whole}): {spent.figures}")
+        say(f"where the time went: {spent.brief}")
     for machine in summary.machines if len(summary.machines) > 1 else ():
         say(f"  {machine}")
     for left_out in summary.left_out:

@@ -12,6 +12,7 @@ from spaces.domains import counted
 from trainable.bench import HERE, Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.stages import stage, track
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.origins import Origins
@@ -68,8 +69,11 @@ class Retraining:
         The work returns its result and the Origins of that. Raises OriginsChanged where a run has used other
         images, weights or another teacher.
         """
-        with closing(in_processes(work, recipes, test=test, bench=self.bench)) as found:
-            for done in found:
+        with (
+            stage("training again"),
+            closing(in_processes(work, recipes, test=test, bench=self.bench)) as found,
+        ):
+            for done in track(found, "run", len(recipes)):
                 result, origins = done.result or (None, self.origins)
                 _refuse(self.origins, origins, done.recipe, f"seed {done.recipe.loop.seed}: ")
                 yield done._replace(result=result)
@@ -86,7 +90,8 @@ def retraining(recipe: Recipe, bench: Bench = HERE) -> Iterator[Retraining]:
     from trainable.origins import Origins
 
     refuse_own_code(recipe)
-    known, before = Origins.of(recipe.provenance), _origins_now(recipe, bench)
+    with stage("comparing the images and weights with those of the search"):
+        known, before = Origins.of(recipe.provenance), _origins_now(recipe, bench)
     if changes := list(known.changes(before, recipe)):
         raise UserError(f"{'; '.join(changes)}; {REMEDY if known.comparable(before) else OLDER}")
     yield Retraining(before, bench)

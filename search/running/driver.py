@@ -6,7 +6,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -112,8 +112,8 @@ class Driver:
     guests: Guests = NO_GUESTS
     address: str | None = None  # of a Ray cluster; None: this machine
     code: Code = field(default=NO_CODE)  # what the study uses of a person's own
-    # says what a new search takes; it is asked when everything is decided, before anything is written
-    forecast: Callable[[Prepared], str] = lambda prepared: ""
+    # yields lines on what a new search does, and takes; asked when all is decided, before anything is written
+    plan: Callable[[Prepared], Iterable[str]] = lambda prepared: ()
 
     @waited_for()
     def search(self, study: Study, *, again: bool = False) -> Closing:
@@ -199,7 +199,7 @@ class Driver:
         loaded = load(study, home, fleet.hardware, bench=self.bench, code=self.code, guests=self.guests)
         fleet.send_sample(loaded.data, refuse=study.machines.unfit == "refuse")
         prepared = fit_to_train(decide(loaded), fleet.machines)
-        if line := self.forecast(prepared):
+        for line in self.plan(prepared):
             self.bench.say(line)
         return prepared
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 import time
 
 import pytest
 
-from trainable.stages import shown_by, stage, waited_for, waited_seconds
-from trainable.terminal import StageLines
+from trainable.stages import Stage, counting, shown_by, stage, track, waited_for, waited_seconds
+from trainable.terminal import StageLines, tell
 
 
 @pytest.fixture(autouse=True)
@@ -64,11 +65,11 @@ def test_work_that_fails_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_work_may_end_within_what_began_after_it(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = StageLines()
-    for what in ("first", "second"):
-        lines.began(what)
-    for what in ("first", "second"):
-        lines.ended(what)
+    lines, stages = StageLines(), (Stage("first"), Stage("second"))
+    for each in stages:
+        lines.began(each)
+    for each in stages:
+        lines.ended(each)
     assert capsys.readouterr() == ("", "")
 
 
@@ -97,3 +98,79 @@ def test_a_wait_counts_from_the_beginning_of_the_outermost_block() -> None:
         with waited_for():
             assert waited_seconds() >= 0.05
     assert waited_seconds() == 0.0
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def usual_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 2.0)
+    monkeypatch.setattr("trainable.terminal.FIRST_AGAIN", 15.0)
+
+
+def looked_at_each_second(lines: StageLines, clock: Clock, seconds: int) -> None:
+    for _ in range(seconds):
+        clock.now += 1.0
+        lines.look()
+
+
+@pytest.mark.usefixtures("usual_times")
+def test_long_work_says_how_far_it_is_after_a_while_and_then_once_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = StageLines(clock := Clock())
+    with shown_by(lines), stage("training"), counting("epoch", 20) as epochs:
+        epochs.done = 2
+        with counting("step", 1200) as steps:
+            steps.done = 1100
+            looked_at_each_second(lines, clock, 150)
+    assert capsys.readouterr().err.splitlines() == [
+        "training ... 2 of 20 epochs, 1,100 of 1,200 steps",
+        "training ... 17 s, 2 of 20 epochs, 1,100 of 1,200 steps",
+        "training ... 77 s, 2 of 20 epochs, 1,100 of 1,200 steps",
+        "training ... 137 s, 2 of 20 epochs, 1,100 of 1,200 steps",
+        "training: 150 s",
+    ]
+
+
+@pytest.mark.usefixtures("usual_times")
+def test_whoever_prints_a_line_meanwhile_shows_that_work_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with StageLines(clock) as lines, shown_by(lines), stage("training"):
+        for epoch in range(60):
+            looked_at_each_second(lines, clock, 3)
+            tell(f"epoch {epoch}")
+    assert capsys.readouterr().err.splitlines() == ["training ..."], "and no line at the end"
+
+
+def test_items_are_counted_as_they_are_done(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = StageLines(clock := Clock())
+    with shown_by(lines), stage("timing"):
+        for recipe in track("abc", "recipe", 3):
+            if recipe == "c":
+                looked_at_each_second(lines, clock, 1)
+    assert capsys.readouterr().err.splitlines()[0] == "timing ... 2 of 3 recipes"
+
+
+def test_a_terminal_has_a_bar_that_makes_room_for_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    clock = Clock()
+    with StageLines(clock) as lines, shown_by(lines), stage("decoding"), counting("image", 400) as images:
+        images.done = 100
+        looked_at_each_second(lines, clock, 1)
+        drawn = screen.getvalue()
+        tell("a line")
+        with_line = screen.getvalue()[len(drawn) :]
+    assert "decoding" in drawn
+    assert "100 of 400 images, 1 s" in drawn
+    assert with_line.endswith("\x1b[1A\x1b[2K"), "the bar is gone before the line is printed"

@@ -21,6 +21,7 @@ from trainable.bundle.trained import Trained, in_fp32
 from trainable.data import Split
 from trainable.errors import UserError
 from trainable.run import make_run
+from trainable.stages import stage
 from trainable.tasks.exporter import Exporter, NumpyAnswer, Parity
 from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.evaluate import Scores
@@ -78,9 +79,12 @@ def measure(
     shares: dict[str, float] = {}
     words = trained.exporter.words
     for name, answer in answers.items():
-        shares[name] = checked_share(name, *found.parity.same(answer), words.compared)
+        with stage(f"comparing the answers of {name}"):
+            shares[name] = checked_share(name, *found.parity.same(answer), words.compared)
         say(f"{name}: the same top class on {shares[name]:.2%} {words.of_them}")
-    return MeasuredBundle(found.part, found.scores, found.intervals, shares, _latency(trained, answers))
+    with stage("measuring how fast the files answer"):
+        latency = _latency(trained, answers)
+    return MeasuredBundle(found.part, found.scores, found.intervals, shares, latency)
 
 
 def checked_share(file: str, same: int, count: int, what: str) -> float:

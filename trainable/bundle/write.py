@@ -25,6 +25,7 @@ from trainable.recipe.trained_files import (
     TRAINING_FILE,
 )
 from trainable.recipe.yamlfile import write_recipe, write_whole
+from trainable.stages import stage
 from trainable.train import model_file
 from trainable.training.run import PREFIXES
 
@@ -51,11 +52,13 @@ def write_bundle(trained: Trained, out: Path, say: Say = silent, *, replaces: bo
         say(line)
     part: Split = "validation" if trained.data.test is None else "test"
     with moved_to(out, replaces=earlier) as folder:
-        found = scored(trained, part)
+        with stage(f"scoring the {part} part"):
+            found = scored(trained, part)
         words = trained.exporter.words
         score = f"{words.metric_title} {found.scores.by_name()[words.metric]:.4f}"
         say(f"{score} on the {found.scores.images:,} images of the {part} part, in fp32")
-        _write_forms(trained, folder)
+        with stage("exporting the network"):
+            _write_forms(trained, folder)
         answers = {ONNX_FILE: answer_of_onnx(folder / ONNX_FILE), PT2_FILE: answer_of_pt2(folder / PT2_FILE)}
         _write_pages(trained, measure(trained, answers, found, say), folder)
 

@@ -20,6 +20,7 @@ from trainable.errors import BrokenImages, UserError, first_line
 from trainable.files.paths import cache_root
 from trainable.files.regular import read_regular
 from trainable.recipe.yamlfile import write_whole
+from trainable.stages import stage
 
 Level = Literal["error", "warning", "note", "passed"]
 # How the parts of a data set compare: by what these find, scores may differ between parts
@@ -62,6 +63,7 @@ CheckName = Literal[
     "GPU sharing",
 ]
 
+CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
 UNKNOWN = "nothing is known about it; the other findings stand"  # of a check that could not be made
 FORM = 1  # of the kept files: raise it when the checks would find something else in the same images
 LARGEST_KEPT = 2**20  # so many bytes are read
@@ -114,7 +116,8 @@ def counts(findings: Sequence[Finding]) -> tuple[int, int]:
 def guarded(name: CheckName, findings: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """Yield the findings of a check; if it fails, yield that, so that the findings of others are not lost."""
     try:
-        yield from findings()
+        with stage(f"checking {name}"):
+            yield from findings()
     except Exception as error:
         yield from failed(name, error)
 

@@ -14,6 +14,7 @@ from trainable.data.source import ArraySource, Channels, Pixels, Selection
 from trainable.errors import BrokenImages
 from trainable.recipe.data import Interpolation
 from trainable.recipe.training import CenterCrop, Stretch
+from trainable.stages import counting
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import Tensor
@@ -122,8 +123,12 @@ def decode(selection: Selection, form: Form) -> tuple[Pixels, list[Broken]]:
         some = slice(start, start + CHUNK)
         return decode_into([pixels[some]], Selection(source, indices[some]), form)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return pixels, [fault for faults in pool.map(fill, range(0, len(indices), CHUNK)) for fault in faults]
+    broken: list[Broken] = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool, counting("image", len(indices)) as decoded:
+        for faults in pool.map(fill, range(0, len(indices), CHUNK)):
+            broken += faults
+            decoded.done = min(decoded.done + CHUNK, len(indices))
+    return pixels, broken
 
 
 def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> list[Broken]:

@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import os
-import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ from trainable.files.locks import alone
 from trainable.files.paths import SPARE_BYTES, cache_root, free_bytes
 from trainable.recipe.data import Split
 from trainable.recipe.yamlfile import write_whole
+from trainable.stages import track
 
 VERSION = 1  # raise it when the same files would be decoded to other pixels: it is in the name of the folder
 
@@ -289,7 +289,8 @@ class ImageCache:
 
         pool = ThreadPoolExecutor(threads)
         try:
-            found = list(_shown(pool.map(store, blocks), len(blocks)))
+            # a block is of as many images, but for the last
+            found = list(track(pool.map(store, blocks), "block of images", len(blocks)))
         finally:
             pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, most blocks would be for nothing
         return [fault for faults in found for fault in faults]
@@ -399,17 +400,6 @@ def _write(file: Path, content: memoryview, offset: int) -> None:
 
 def _size(selection: Selection) -> int:
     return len(selection.indices)
-
-
-def _shown(blocks: Iterator[list[Broken]], count: int) -> Iterator[list[Broken]]:
-    """Yield what is done, and show progress where a person looks on."""
-    if not sys.stderr.isatty():
-        yield from blocks
-        return
-    from rich.console import Console
-    from rich.progress import track
-
-    yield from track(blocks, "decoding images", count, console=Console(stderr=True), transient=True)
 
 
 class NoRoom(Exception):

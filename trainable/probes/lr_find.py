@@ -17,6 +17,7 @@ from typing import Any
 
 from trainable.errors import UserError
 from trainable.recipe.optimizers import Optimizer
+from trainable.stages import stage, track
 from trainable.training.devices import ran_out
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
@@ -124,7 +125,9 @@ def lr_find(
     low, high = _ends(spec, factor, lowest, highest)
     _check(low, high, steps, sweeps)
     rates = geometric(low, high, steps)
-    curves = tuple(_swept(run, rates, turn, sweeps) for turn in range(sweeps))
+    with stage(f"trying {steps} rates in each of {sweeps} sweeps"):
+        turns = track(range(sweeps), "sweep", sweeps)
+        curves = tuple(_swept(run, rates, turn, sweeps) for turn in turns)
     said = [curve.suggestions for curve in curves if curve.suggestions is not None]
     if 2 * len(said) <= len(curves):
         reason = next(curve.reason for curve in curves if curve.suggestions is None)

@@ -17,6 +17,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER
 from trainable.recipe.recipe import LEARNING_RATES
 from trainable.run import make_run
+from trainable.stages import counting, stage
 from trainable.training.evaluate import Scores
 from trainable.training.run import PREFIXES
 
@@ -93,8 +94,11 @@ class SeededRuns:
         for seed in self.seeds:
             seeded = recipe.with_values({"loop.seed": seed})
             with closing(make_run(seeded, data=self.data, model=make(seed), bench=self.bench)) as run:
-                while not run.finished:
-                    run.step()
+                total = seeded.loop.epochs
+                with stage(f"training: {title}, seed {seed}"), counting("epoch", total) as epochs:
+                    while not run.finished:
+                        run.step()
+                        epochs.done = run.epoch
                 if run.diverged:
                     raise RunError(f"{title}, seed {seed}: diverged; a lower --lr-factor may help")
                 scores = {part: run.score(part, answers=True) for part in self.parts}

@@ -30,6 +30,7 @@ from trainable.run import make_run
 from trainable.shrinking.fine_tuning import SeededRuns, Tuned, scores_of, seeds_of
 from trainable.shrinking.latency import Latency, latencies
 from trainable.shrinking.prune import Pruned, prune
+from trainable.stages import stage
 from trainable.train import model_file, threads_of
 from trainable.training.devices import device_name
 from trainable.training.evaluate import Scores
@@ -122,13 +123,15 @@ def shrink(  # noqa: PLR0913 - a person types these by name
     whole, title = trained.network(), title_of(trained.recipe.model)
     shape = (info.channels, info.image_size, info.image_size)
     with threads_of(trained.recipe.provenance, bench):
-        pruned = prune(whole, shape, share, title=title)
+        with stage("pruning the network"):
+            pruned = prune(whole, shape, share, title=title)
         widths = widths_between(recipe_network(trained), pruned.network)
         one = "a window" if info.task.windowed else "an image"
         bench.say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {one}")
         scored = partial(scores_of, recipe=recipe, data=data, parts=parts, bench=bench)
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
-        scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
+        with stage("scoring the network before and after pruning"):
+            scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
         metric = metric_of(trained, scores[UNPRUNED][0]["validation"])
         runs = SeededRuns(data, seeds_of(trained.recipe, seeds), parts, metric, bench)
         if taught is not None:
@@ -141,7 +144,8 @@ def shrink(  # noqa: PLR0913 - a person types these by name
         if anew is not None:
             made = runs.of(anew, partial(draw_narrow, trained, widths), SCRATCH)
             scores[SCRATCH] = tuple(each.scores for each in made)
-        costs = _costs(trained, recipe, pruned, whole, bench.device)
+        with stage("measuring how fast the networks answer"):
+            costs = _costs(trained, recipe, pruned, whole, bench.device)
     return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs, origins)
 
 

@@ -20,6 +20,7 @@ from trainable.models.groups import head_layers
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Split
+from trainable.stages import Stage, counting
 from trainable.training import seeds
 from trainable.training.answers import RankRows
 from trainable.training.compiling import eagerly
@@ -93,7 +94,8 @@ class Scoring:
         tally = self._tally(order, size, confusion=confusion, answers=answers)
         if take is not None:
             tally = _Watched(tally, mine, take)
-        scores = self._evaluated(model, self._read(part, mine, size), tally)
+        with counting("image", len(mine)) as scored:
+            scores = self._evaluated(model, _counted(self._read(part, mine, size), scored), tally)
         return self._extra_metrics.added_to(scores, keep=answers)
 
     def of_features(self, model: nn.Module, part: Split, features: Iterator[Batch]) -> Scores:
@@ -132,6 +134,12 @@ class Scoring:
             return evaluate(
                 model, batches, tally, compute=self._compute, answer=self._answer, limit=self._limit
             )
+
+
+def _counted(batches: Iterator[Batch], scored: Stage) -> Iterator[Batch]:
+    for batch in batches:
+        yield batch
+        scored.done += len(batch[0])
 
 
 def _by_size(part: Part, positions: Tensor) -> Tensor:

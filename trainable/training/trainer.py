@@ -14,7 +14,7 @@ from trainable.augmentation.sizes import size_at
 from trainable.data.batch import Batch
 from trainable.models.groups import freeze_body, set_training, unfreeze
 from trainable.recipe import Recipe
-from trainable.stages import stage
+from trainable.stages import stage, track
 from trainable.training import schedule, seeds
 from trainable.training.batches import Batches, MicroBatches, Order, Window
 from trainable.training.optim import Phase
@@ -91,7 +91,7 @@ class Trainer:
         generator = self._begin_segment(epoch, first)
         weights = self._order.weights(epoch, self._task, self._device)
         clock.begin_steps()
-        for step in range(first, self.steps):
+        for step in track(range(first, self.steps), "step", self.steps, done=first):
             if step > first and step % SEGMENT_STEPS == 0:
                 running.step, running.seconds = step, clock.seconds
                 running.waited_seconds = batches.waited_seconds

@@ -155,7 +155,10 @@ def test_the_table_has_what_it_means_and_what_to_do_where_something_is_wrong() -
     out.print(findings_table(findings))
     assert isinstance(out.file, io.StringIO)
     lines = [line.rstrip() for line in out.file.getvalue().splitlines()]
-    assert lines[2].startswith("error   one batch")
+    assert lines[2].startswith("error    one batch")
+    out.print(findings_table(findings[1:], heading=False))
+    alone = out.file.getvalue().splitlines()[5].rstrip()
+    assert alone == lines[2], "as wide alone"
     assert lines[3].strip() == "means: it cannot learn"
     assert lines[4].strip() == "do: look at forward"
     assert closing(findings, 12.3) == "1 error, 0 warnings, in 12 s; more: docs/checks.md#one-batch"

@@ -93,7 +93,7 @@ def test_a_retry_is_a_line_with_the_machine_and_the_cause(
         journal.append(RetryEvent(trial=0, reason="once more"))
         journal.append(RetryEvent(trial=0, reason="its process did not start"))
         view.update()
-    said = capsys.readouterr().out.splitlines()[1:]
+    said = capsys.readouterr().out.splitlines()
     with view_of(journal) as later:
         later.update()
     assert "tried again" not in capsys.readouterr().out, "a driver that resumes does not say it again"
@@ -149,3 +149,18 @@ def train_on(clock: Clock, seconds: float, view: LiveView) -> None:
     for _ in range(int(seconds)):
         clock.now += 1.0
         view.update()
+
+
+def test_where_no_line_came_for_a_minute_one_says_how_far_the_trials_are(
+    journal: Journal, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with view_of(journal) as view:
+        for trial in (0, 1):
+            journal.append(TrialEvent(trial=trial, values={}))
+            journal.append(StartEvent(trial=trial, attempt=1, epoch=0))
+        journal.append(EpochEvent(trial=0, result=epoch_result(1, val_accuracy=0.91)))
+        for seconds in (59.0, 2.0, 58.0):
+            clock.now += seconds
+            view.update()
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["trial 0: epoch 1 of 2, val_accuracy 0.9100; trial 1: in its first epoch"]

@@ -125,12 +125,8 @@ def test_show_says_where_the_time_went_in_words_and_as_json(
     search = Search(search_folder(tmp_path, {0: (0.8, values())}))
     search.progress = replace(search.progress, turnaround=TURNAROUND)
     terminal.show(search, as_json=False)
-    assert (
-        "where the time went (4 trials at once, 0.25 GPU each, 16 min 40 s together): training steps 64% "
-        "(10 min 40 s), waiting for data 2% (20 s), scoring 9% (1 min 30 s), checkpoints 1% (10 s), "
-        "starting 13% (2 min 10 s), idle 11% (1 min 50 s); trials share a GPU, so a second of a trial's "
-        "steps is not a second of the GPU\n"
-    ) in capsys.readouterr().out
+    line = "where the time went: training steps 64%, starting 13%, idle 11%, scoring 9%\n"
+    assert line in capsys.readouterr().out
     terminal.show(search, as_json=True)
     assert json.loads(capsys.readouterr().out)["turnaround"] == TURNAROUND.model_dump()
 

@@ -90,7 +90,7 @@ def test_a_narrow_screen_breaks_no_number_and_says_what_is_left_out(width: int) 
     assert row[:4] == ["1", "best", "12", "0.9877"]
     assert set(row[4:]) <= {"sgd", *NUMBERS}
     left_out = len(VALUES) - len(row[4:])
-    assert (f"+{left_out} column{'s' if left_out > 1 else ''}: see --json" in text) is (left_out > 0)
+    assert (f"{left_out} more field{'s' if left_out > 1 else ''} in the report" in text) is (left_out > 0)
 
 
 def test_the_state_says_less_before_a_column_is_left_out() -> None:
