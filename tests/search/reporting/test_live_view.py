@@ -19,6 +19,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.reporting.live_view import LiveView
+from search.reporting.terminal import effort
 from search.study import Study
 from tests.epoch_results import epoch_result
 from tests.search.small_events import begun, place, session
@@ -164,3 +165,10 @@ def test_where_no_line_came_for_a_minute_one_says_how_far_the_trials_are(
             view.update()
     said = capsys.readouterr().out.splitlines()
     assert said == ["trial 0: epoch 1 of 2, val_accuracy 0.9100; trial 1: in its first epoch"]
+
+
+def test_what_a_search_trains_is_one_short_line_without_reasons() -> None:
+    tree = {"data": {"path": "digits"}, "budget": {"trials": 10, "epochs": 2, "hours": 0.5}}
+    line = effort(Study.from_tree(tree), Pruning((1,), 3, "because"), Final(None, "none, because"), 2)
+    assert line.startswith("10 trials x 2 epochs at most, 2 at once, 30 min at most; compared after 1 epoch")
+    assert "because" not in line
