@@ -1,24 +1,74 @@
-"""A cluster's jobs, by Ray's Jobs API at http://HEAD:8265. Its refusals become one line each."""
+"""A cluster's jobs, by the REST API of Ray's dashboard at http://HEAD:8265. A refusal becomes one line.
+
+It needs no Ray on this machine. The API is documented at
+https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.html
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import http.client
+import io
+import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
 
-from search.running.cluster_token import send_token, why_refused
+from search.running.cluster_token import send_token, token_to_send, why_refused
 from trainable.errors import UserError
 
 # the names of the search and of its folder on the cluster, in a job's metadata
 SEARCH, FOLDER = "tunebook.search", "tunebook.folder"
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
-POLL_SECONDS = 0.5
+POLL_SECONDS, LOG_SECONDS = 0.5, 1.0
 PATIENCE_SECONDS = 60.0
+ANSWER_SECONDS = 60.0  # within so many a dashboard answers, also one that waits for a busy machine's agent
 NOT_YET = "No available agent"  # Ray's words while the machines' agents are starting
 HTTP = re.compile(r"^https?://[^/\s]+/?$")
+OLDEST_RAY = (2, 0)  # the first whose jobs have the names that we give them
+LONGEST_REASON = 500  # so many characters of a refusal are shown: some are a traceback
+MIDNIGHT_1980 = (1980, 1, 1, 0, 0, 0)  # the time of all files in a package: equal content has one name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job, as the dashboard describes it."""
+
+    submission_id: str
+    status: str  # PENDING, RUNNING or one of `ENDED`
+    message: str | None = None
+    start_time: float | None = None  # in milliseconds, as `end_time`
+    end_time: float | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Self:
+        """Return the job that the API describes."""
+        return cls(
+            submission_id=str(tree.get("submission_id")),  # None: not started by the API, and none of ours
+            status=str(tree.get("status")),
+            message=tree.get("message"),
+            start_time=tree.get("start_time"),
+            end_time=tree.get("end_time"),
+            metadata=tree.get("metadata") or {},
+            runtime_env=tree.get("runtime_env") or {},
+        )
+
+
+class Refused(UserError):
+    """The dashboard has refused a request, with this HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Jobs:
@@ -35,98 +85,154 @@ class Jobs:
             )
         self.address = address.rstrip("/")
         send_token()
-        with self._plain_errors():
-            from ray.job_submission import JobSubmissionClient
-
-            for chatty in ("ray.dashboard", "ray._private.runtime_env"):
-                _quieten(chatty)
-            self._client = JobSubmissionClient(self.address)
+        self._check_version()
 
     def submit(
-        self, entrypoint: str, name: str, environment: dict[str, Any], metadata: dict[str, str]
+        self, entrypoint: str, name: str, environment: Mapping[str, Any], metadata: Mapping[str, str]
     ) -> str:
         """Start a job and return its name, which the cluster has not seen before.
 
-        A cluster that has just been started accepts no jobs for some seconds, so the request is repeated.
+        The `working_dir` of its environment is a folder here, of which it gets a copy. A cluster that has
+        just been started accepts no jobs for some seconds, so the request is repeated.
         """
+        package = self._uploaded(Path(environment["working_dir"]))
+        asked = {
+            "entrypoint": entrypoint,
+            "submission_id": name,
+            "runtime_env": {**environment, "working_dir": package},
+            "metadata": metadata,
+        }
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                with self._plain_errors():
-                    started: str = self._client.submit_job(
-                        entrypoint=entrypoint, submission_id=name, runtime_env=environment, metadata=metadata
-                    )
-                    return started
-            except UserError as error:
+                return str(self._json("POST", "/api/jobs/", asked)["submission_id"])
+            except Refused as error:
                 if NOT_YET not in str(error) or time.monotonic() >= until:
                     raise
                 time.sleep(POLL_SECONDS)
 
-    def all(self) -> list[Any]:
-        """Return the searches among the cluster's jobs, as Ray's JobDetails, the latest first."""
-        with self._plain_errors():
-            ours = [job for job in self._client.list_jobs() if SEARCH in (job.metadata or {})]
+    def all(self) -> list[Job]:
+        """Return the searches among the cluster's jobs, the latest first."""
+        jobs = map(Job.of, self._json("GET", "/api/jobs/"))
+        ours = [job for job in jobs if SEARCH in job.metadata]
         return sorted(ours, key=lambda job: job.start_time or 0, reverse=True)
 
-    def one(self, name: str) -> Any:
-        """Return Ray's JobDetails of a job."""
-        with self._plain_errors(name):
-            return self._client.get_job_info(name)
+    def one(self, name: str) -> Job:
+        """Return a job."""
+        return Job.of(self._of_job("GET", name))
 
-    def ended(self, name: str, seconds: float | None = None) -> Any:
-        """Return the job's details once it has ended, or after so many seconds."""
+    def ended(self, name: str, seconds: float | None = None) -> Job:
+        """Return the job once it has ended, or after so many seconds."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             job = self.one(name)
-            if str(job.status) in ENDED or (until is not None and time.monotonic() >= until):
+            if job.status in ENDED or (until is not None and time.monotonic() >= until):
                 return job
             time.sleep(POLL_SECONDS)
 
     def log(self, name: str) -> str:
-        """Return all that a job has printed."""
-        with self._plain_errors(name):
-            text: str = self._client.get_job_logs(name)
-            return text
+        """Return all that a job has printed so far."""
+        return str(self._of_job("GET", name, "/logs")["logs"])
 
-    async def tail(self, name: str) -> AsyncIterator[str]:
-        """Yield what a job prints, from its beginning, as it comes."""
-        with self._plain_errors(name):
-            async for text in self._client.tail_job_logs(name):
-                yield text
+    def tail(self, name: str) -> Iterator[str]:
+        """Yield what a job prints, from its beginning, as it comes, until it has ended.
+
+        A dashboard that does not answer is asked again for a minute.
+        """
+        printed = 0
+        silent_since: float | None = None
+        while True:
+            try:
+                ended = self.one(name).status in ENDED  # asked first: then the log below is whole
+                text = self.log(name)
+                silent_since = None
+            except Refused:
+                raise
+            except UserError:
+                silent_since = silent_since or time.monotonic()
+                if not printed or time.monotonic() - silent_since > PATIENCE_SECONDS:
+                    raise
+                ended, text = False, ""
+            if len(text) > printed:
+                yield text[printed:]
+                printed = len(text)
+            if ended:
+                return
+            time.sleep(LOG_SECONDS)
 
     def stop(self, name: str) -> None:
         """Ask a job to end."""
-        with self._plain_errors(name):
-            self._client.stop_job(name)
+        self._of_job("POST", name, "/stop")
 
     def forget(self, name: str) -> None:
         """Remove an ended job from the cluster's list."""
-        with self._plain_errors(name):
-            self._client.delete_job(name)
+        self._of_job("DELETE", name)
 
-    @contextlib.contextmanager
-    def _plain_errors(self, name: str | None = None) -> Iterator[None]:
-        """Turn Ray's errors into messages for a person."""
-        from aiohttp import ClientError
-        from ray.exceptions import AuthenticationError
-        from requests.exceptions import RequestException
+    def _check_version(self) -> None:
+        running = str(self._json("GET", "/api/version").get("ray_version"))
+        numbers = re.match(r"(\d+)\.(\d+)", running)
+        if numbers is None or tuple(map(int, numbers.groups())) < OLDEST_RAY:
+            oldest = ".".join(map(str, OLDEST_RAY))
+            raise UserError(f"--address {self.address}: Ray {running} runs there; expected {oldest} or newer")
 
+    def _uploaded(self, folder: Path) -> str:
+        """Return the URI of a folder's files on the cluster, which they are sent to unless it has them."""
+        package = _zipped(folder)
+        name = f"_ray_pkg_{sha256(package).hexdigest()[:32]}.zip"
         try:
-            yield
-        except AuthenticationError:
-            raise UserError(f"--address {self.address}: {why_refused()}") from None
-        except (ConnectionError, RequestException, ClientError) as error:
-            reason = " ".join(str(error).split())
+            self._request("GET", f"/api/packages/gcs/{name}")
+        except Refused as error:
+            if error.status != http.client.NOT_FOUND:
+                raise
+            self._request("PUT", f"/api/packages/gcs/{name}", package)
+        return f"gcs://{name}"
+
+    def _of_job(self, method: str, name: str, what: str = "") -> Any:
+        try:
+            return self._json(method, f"/api/jobs/{quote(name, safe='')}{what}")
+        except Refused as error:
+            if error.status != http.client.NOT_FOUND:
+                raise
+            names = ", ".join(job.submission_id for job in self.all()) or "none"
+            raise UserError(f"{name}: the cluster has no such job; known: {names}") from None
+
+    def _json(self, method: str, path: str, tree: object = None) -> Any:
+        answer = self._request(method, path, None if tree is None else json.dumps(tree).encode())
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise UserError(
+                f"--address {self.address}: no Ray dashboard answers there: its answer is no JSON"
+            ) from None
+
+    def _request(self, method: str, path: str, content: bytes | None = None) -> bytes:
+        request = urllib.request.Request(f"{self.address}{path}", content, method=method)
+        request.add_header("Content-Type", "application/json" if path == "/api/jobs/" else "application/zip")
+        if (token := token_to_send()) is not None:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+                found: bytes = answer.read()
+                return found
+        except urllib.error.HTTPError as error:
+            with error:
+                said = " ".join(error.read().decode("utf-8", "replace").split())
+            if error.code in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+                raise UserError(f"--address {self.address}: {why_refused()}") from None
+            refusal = f"status {error.code}: {said[-LONGEST_REASON:] or error.reason}"
+            raise Refused(f"--address {self.address}: {refusal}", error.code) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error or type(error).__name__
             raise UserError(f"--address {self.address}: no Ray dashboard answers there: {reason}") from None
-        except RuntimeError as error:
-            if name is not None and "status code 404" in str(error):
-                names = ", ".join(job.submission_id for job in self.all()) or "none"
-                raise UserError(f"{name}: the cluster has no such job; known: {names}") from None
-            reason = " ".join(str(error).split())
-            raise UserError(f"--address {self.address}: {reason}") from None
 
 
-def _quieten(package: str) -> None:
-    """Silence a package's loggers except for errors; some of them have a level of their own."""
-    for name in [package, *(each for each in logging.root.manager.loggerDict if each.startswith(package))]:
-        logging.getLogger(name).setLevel(logging.ERROR)
+def _zipped(folder: Path) -> bytes:
+    """Return a folder's files as a zip file, the same bytes for the same content."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as package:
+        for file in sorted(folder.rglob("*")):
+            if file.is_file():
+                entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), MIDNIGHT_1980)
+                entry.external_attr = file.stat().st_mode << 16
+                package.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()

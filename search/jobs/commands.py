@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import os
 import re
@@ -12,12 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from rich.table import Table
 
 from search.commands.asked import default_name
-from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
+from search.jobs.client import ENDED, FOLDER, SEARCH, Job, Jobs
 from search.jobs.package import check_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
 from search.record.home import NO_SEARCH, Home
@@ -64,36 +61,23 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), may_f
 def follow(address: str, name: str) -> str:
     """Print a job's log as it comes, from its beginning; return the state in which it ended.
 
-    A connection that breaks is made again. Ctrl-C ends the following, not the job.
+    Ctrl-C ends the following, not the job.
     """
     jobs = Jobs(address)
-    printed = 0
+    printed = False
     named = f"{quote(name)} --address {quote(address)}"
     goes_on = f"job {name} goes on; `tunebook logs --follow {named}` shows it again"
 
-    async def print_rest() -> None:
-        nonlocal printed
-        seen = 0
-        async for text in jobs.tail(name):
-            new = text[max(0, printed - seen) :]
-            seen += len(text)
-            printed = max(printed, seen)
-            print(visible_lines(new), end="", flush=True)
-
     try:
-        while True:
-            job = jobs.one(name)
-            with contextlib.suppress(UserError):  # the loop asks again
-                asyncio.run(print_rest())
-            if str(job.status) in ENDED:
-                break
-            time.sleep(POLL_SECONDS)
+        for text in jobs.tail(name):
+            print(visible_lines(text), end="", flush=True)
+            printed = True
     except KeyboardInterrupt:
         terminal.say(f"\n{goes_on}")
         raise
     except UserError as error:
         raise UserError(f"{error}; {goes_on}" if printed else str(error)) from None
-    ended = str(job.status)
+    ended = jobs.one(name).status
     terminal.say(f"job {name}: {ended.lower()}; `tunebook fetch {named}` copies its results here")
     return ended
 
@@ -120,13 +104,13 @@ def status(address: str, name: str | None = None, *, as_json: bool = False) -> N
         "job", "search", "state", "began", "took", "folder on the cluster", box=None, pad_edge=False
     )
     for job in listed:
-        metadata, began = job.metadata or {}, ""
+        metadata, began = job.metadata, ""
         if job.start_time is not None:
             began = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.start_time / 1e3))
         table.add_row(
             job.submission_id,
             metadata.get(SEARCH, ""),
-            str(job.status).lower(),
+            job.status.lower(),
             began,
             _took(job),
             metadata.get(FOLDER, ""),
@@ -136,23 +120,23 @@ def status(address: str, name: str | None = None, *, as_json: bool = False) -> N
         (job,) = listed
         for line in _without_rays(jobs.log(name))[-1:] or [job.message or ""]:
             terminal.say(line)
-        if (there := (job.metadata or {}).get(FOLDER)) is not None:
+        if (there := job.metadata.get(FOLDER)) is not None:
             terminal.say(_shown(jobs, job, there))
 
 
-def _job_tree(job: Any) -> dict[str, object]:
-    metadata = job.metadata or {}
+def _job_tree(job: Job) -> dict[str, object]:
+    metadata = job.metadata
     return {
         "job": job.submission_id,
         "search": metadata.get(SEARCH),
-        "state": str(job.status).lower(),
+        "state": job.status.lower(),
         "began": None if job.start_time is None else job.start_time / 1e3,  # seconds, as time.time()
         "ended": None if job.end_time is None else job.end_time / 1e3,
         "folder": metadata.get(FOLDER),
     }
 
 
-def _shown(jobs: Jobs, job: Any, there: str) -> str:
+def _shown(jobs: Jobs, job: Job, there: str) -> str:
     """Return what `tunebook show` prints of a search on the cluster, or that it has not begun."""
     try:
         text = _printed(jobs, job, "show", STATUS_SECONDS, "search", "show", there)
@@ -167,11 +151,11 @@ def stop(address: str, name: str) -> str:
     """Have a search end cleanly, as with Ctrl-C, and wait for it; return the state in which it is then."""
     jobs = Jobs(address)
     job = jobs.one(name)
-    if str(job.status) not in ENDED:
+    if job.status not in ENDED:
         jobs.stop(name)
     with stage("waiting for the search to end"):
-        state = str(jobs.ended(name, STOP_SECONDS).status)
-    again = f"; submit the same study with --name {(job.metadata or {}).get(SEARCH, 'NAME')} to go on"
+        state = jobs.ended(name, STOP_SECONDS).status
+    again = f"; submit the same study with --name {job.metadata.get(SEARCH, 'NAME')} to go on"
     outcomes = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
     terminal.say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
     return state
@@ -185,7 +169,7 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     """
     jobs = Jobs(address)
     job = jobs.one(name)
-    there = there or (job.metadata or {}).get(FOLDER)
+    there = there or job.metadata.get(FOLDER)
     if there is None:
         raise UserError(
             f"{name}: was not started by `tunebook submit`; give its search's folder by --from DIR"
@@ -200,7 +184,7 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     return folder
 
 
-def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> str:
+def _printed(jobs: Jobs, job: Job, what: str, seconds: float, *words: str) -> str:
     """Return what `python -m WORDS` prints on the cluster of a search's job, as a job of its own.
 
     Raises UserError where it fails, or takes more than so many seconds.
@@ -210,19 +194,19 @@ def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> st
         pack(folder_sent)
         runtime_env = {
             "working_dir": str(folder_sent),
-            "env_vars": (job.runtime_env or {}).get("env_vars", {}),
+            "env_vars": job.runtime_env.get("env_vars", {}),
         }
         with stage("asking the cluster"):
             jobs.submit(entrypoint(*words), name, runtime_env, {})
             ended = jobs.ended(name, seconds)
-    if str(ended.status) not in ENDED:
+    if ended.status not in ENDED:
         jobs.stop(name)
         raise UserError(
             f"{job.submission_id}: `{what}` took more than {seconds:g} s on the cluster: {ended.message}"
         )
     text = jobs.log(name)
     jobs.forget(name)
-    if str(ended.status) != "SUCCEEDED":
+    if ended.status != "SUCCEEDED":
         said = _without_rays(text)[-1:] or [ended.message or "no output"]
         raise UserError(f"{job.submission_id}: `{what}` failed on the cluster: {said[0]}")
     return text
@@ -234,7 +218,7 @@ def _without_rays(log: str) -> list[str]:
     return "\n".join(own).strip("\n").splitlines()
 
 
-def _took(job: Any) -> str:
+def _took(job: Job) -> str:
     if job.start_time is None:
         return ""
     seconds = int((job.end_time or time.time() * 1e3) / 1e3 - job.start_time / 1e3)
