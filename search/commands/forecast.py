@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from search.deciding.finalists import Final
 from search.deciding.forecast import Forecast, Places, forecast
@@ -13,7 +14,6 @@ from search.deciding.sampler import RandomSampler
 from search.facts.hardware import PerTrial
 from search.facts.run_costs import TriedRuns, read_tried, tried_file, try_runs, write_tried
 from search.reporting.terminal import effort
-from search.running.prepare import Prepared
 from search.study import Study
 from spaces.domains import counted, listed
 from spaces.space import Space
@@ -21,6 +21,9 @@ from trainable.bench import Bench
 from trainable.data import DataInfo
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe import Recipe
+
+if TYPE_CHECKING:  # torch and Ray take seconds to import
+    from search.running.prepare import Prepared
 
 DRAWS = 6  # recipes that are tried beside the documented one
 

@@ -11,7 +11,6 @@ from search.learning.search import Search
 from search.record.home import EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, REPORT_FILE, VERIFICATION_FILE
 from search.reporting.content import Report
 from search.reporting.gather import report_of
-from search.reporting.live import serve
 from search.reporting.page import live_page, write_as, write_report
 from search.reporting.terminal import say
 from search.study import STUDY_FILE
@@ -71,6 +70,8 @@ def current_report(folder: Path) -> Path:
 
 
 def _watch(folder: Path, port: int, compared: Sequence[Path]) -> None:
+    from search.reporting.live import serve  # aiohttp takes a while to import
+
     _report_of(folder, compared)  # what is no search is refused now, and not by a page
     try:
         serve(folder, lambda: live_page(_report_of(folder, compared)), port, say)

@@ -31,7 +31,7 @@ from search.record.journal import SEEDS, Repeat
 from search.record.trials import Trial
 from search.study.study import Finalists
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.training.metrics import SHARES
+from trainable.training.metrics import SHARES, student_quantile
 
 SeedScores = NDArray[np.float64]
 LEVEL = 0.95  # the share of searches in which the interval is to hold the recipe's true mean
@@ -178,10 +178,7 @@ def estimated(scores: SeedScores) -> tuple[SeedScores, float]:
 def student(freedom: float, level: float = LEVEL) -> float:
     """Return how many standard errors to either side hold so much of Student's t distribution; of the normal
     distribution for infinite degrees of freedom."""
-    from scipy.special import ndtri, stdtrit  # 0.1 s to import
-
-    share = 0.5 + level / 2.0
-    return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))
+    return student_quantile(0.5 + level / 2.0, freedom)
 
 
 def error_of_sum(*parts: tuple[float, float]) -> tuple[float, float]:

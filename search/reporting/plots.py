@@ -2,8 +2,7 @@
 
 A plot's marks lie in a square of `SIDE` x `SIDE` units that the browser stretches to the width of the screen
 or sheet; lines and points keep their thickness, labels their size. Each mark knows its trial, so that a small
-script can show and select trials; without it the plots stay readable. matplotlib's locators choose the labels
-of axes.
+script can show and select trials; without it the plots stay readable.
 """
 
 from __future__ import annotations
@@ -96,14 +95,31 @@ def domain_axis(name: str, domain: Domain) -> Axis:
 
 def _spots(low: float, high: float, *, whole: bool, log: bool) -> Sequence[float]:
     """Return round numbers from about `low` to about `high`."""
-    from matplotlib.ticker import LogLocator, MaxNLocator
-
     if log and high / low > 5.0:
         steps = (1.0,) if high / low > 1e3 else (1.0, 3.0) if high / low > 50.0 else (1.0, 2.0, 5.0)
-        ticks = LogLocator(base=10.0, subs=steps, numticks=LABELS).tick_values(low, high)
+        first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+        every = max(last - first, 0) // LABELS + 1  # of many powers of ten each second, or each third
+        ticks = [step * 10.0**power for power in range(first - every, last + 1, every) for step in steps]
     else:
-        ticks = MaxNLocator(LABELS - 1, integer=whole, steps=(1, 2, 2.5, 5, 10)).tick_values(low, high)
+        step = _round_step(low, high, whole=whole)
+        ticks = [step * at for at in range(math.floor(low / step), math.ceil(high / step) + 1)]
     return [float(f"{each:.6g}") for each in ticks]
+
+
+def _round_step(low: float, high: float, *, whole: bool) -> float:
+    """Return the least round step of which at most `LABELS` - 1 are between two numbers; of those that are
+    smaller the first with two labels, where it has fewer."""
+    power = 10.0 ** math.floor(math.log10((high - low) / (LABELS - 1)))
+    steps = [
+        factor * times for factor in (power / 10.0, power, power * 10.0) for times in (1.0, 2.0, 2.5, 5.0)
+    ]
+    if whole:
+        steps = [each for each in steps if each >= 1.0 and each.is_integer()] or [1.0]
+    smaller = [each for each in steps if each < (high - low) / (LABELS - 1)]
+    for step in reversed(steps[: len(smaller) + 1]):
+        if math.floor(high / step) - math.ceil(low / step) >= 1:
+            return step
+    return steps[0]
 
 
 @dataclass(frozen=True)

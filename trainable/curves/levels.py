@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trainable.training.metrics import EpochResult
+from trainable.training.metrics import EpochResult, beta_quantile
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,7 @@ def at_ceiling(mistakes: int | None, images: int) -> bool:
 def least_accuracy(mistakes: int, images: int) -> float:
     """Return the lower end of the 95 % interval of the accuracy on all images of this kind, after so many
     mistakes on some of them: the exact interval of Clopper and Pearson (1934, Biometrika 26, 404-413)."""
-    from scipy.special import betaincinv  # 0.1 s to import
-
-    return 0.0 if mistakes >= images else float(betaincinv(images - mistakes, mistakes + 1, 0.025))
+    return 0.0 if mistakes >= images else beta_quantile(0.025, images - mistakes, mistakes + 1)
 
 
 def mistakes_in_words(mistakes: int) -> str:

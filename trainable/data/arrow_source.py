@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from PIL import Image
 
 from trainable.array_types import Integers
 from trainable.data.source import FileSource, Source, changed_ns, file_content, open_image
@@ -21,6 +20,7 @@ from trainable.files.regular import check_regular
 
 if TYPE_CHECKING:
     import pyarrow
+    from PIL import Image
 
 TEXT_COLUMNS = 2  # of a saved set: the label and the path of each image
 

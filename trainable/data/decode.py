@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps
 
 from trainable.data.source import ArraySource, Channels, Pixels, Selection
 from trainable.errors import BrokenImages
@@ -16,7 +15,8 @@ from trainable.recipe.data import Interpolation
 from trainable.recipe.training import CenterCrop, Stretch
 from trainable.stages import counting
 
-if TYPE_CHECKING:  # torch takes seconds to import
+if TYPE_CHECKING:  # who only reads what is known of images needs neither torch nor Pillow
+    from PIL import Image
     from torch import Tensor
 
 Resize = Stretch | CenterCrop
@@ -91,6 +91,8 @@ def upright(image: Image.Image, channels: int) -> Image.Image:
     Transparent parts become white; 16-bit greys lose their lower eight bits. Raises ValueError for 32-bit
     images, whose white is unknown, and whatever Pillow raises.
     """
+    from PIL import Image, ImageOps
+
     ImageOps.exif_transpose(image, in_place=True)
     image.load()
     if image.mode in ("I", "F"):
@@ -210,10 +212,6 @@ def _box(width: int, height: int, resize: Resize) -> tuple[int, int, int, int]:
             assert_never(resize)
 
 
-if TYPE_CHECKING:  # torch takes seconds to import
-    from torch import Tensor
-
-
 def jpeg_pixels(image: Image.Image, channels: int) -> Tensor | None:
     """Return the pixels, uint8 [channels, H, W], of a JPEG file that Pillow has opened but not decoded.
 
@@ -223,6 +221,8 @@ def jpeg_pixels(image: Image.Image, channels: int) -> Tensor | None:
     stream = getattr(image, "fp", None)
     if image.format != "JPEG" or stream is None or image.mode not in ("L", "RGB"):
         return None
+    from PIL import ExifTags
+
     from trainable.data.jpeg_decoder import decode  # with torch, which takes seconds to import
 
     if decode is None or image.getexif().get(ExifTags.Base.Orientation, 1) != 1:

@@ -11,17 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
-from PIL.TiffImagePlugin import TiffImageFile
 
 from trainable.array_types import Integers
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular, read_regular
 from trainable.recipe.data import Split as Split
+
+if TYPE_CHECKING:  # who only reads what is known of images needs no Pillow
+    from PIL import Image
 
 Pixels = NDArray[np.uint8]
 Channels = Literal[1, 3]
@@ -53,6 +54,9 @@ def open_image(file: str | io.BytesIO) -> Image.Image:
     Raises ValueError where it declares far more pixels than its bytes can describe, OSError where the path is
     no regular file, and whatever Pillow raises.
     """
+    from PIL import ExifTags, Image
+    from PIL.TiffImagePlugin import TiffImageFile
+
     size = check_regular(file).st_size if isinstance(file, str) else file.getbuffer().nbytes
     image = Image.open(file, formats=FORMATS)
     if image.width * image.height > max(MANY_PIXELS, PIXELS_OF_A_BYTE * size):
@@ -72,6 +76,8 @@ def open_image(file: str | io.BytesIO) -> Image.Image:
 
 def _tile(image: Image.Image) -> tuple[int, int] | None:
     """Return the width and height of an image's tiles, each unpacked whole; None without tiles."""
+    from PIL.TiffImagePlugin import TiffImageFile
+
     if not isinstance(image, TiffImageFile):
         return None
     match image.tag_v2.get(TILEWIDTH), image.tag_v2.get(TILELENGTH):
@@ -144,6 +150,8 @@ class ArraySource(Source):
         self.labels = labels
 
     def open(self, index: int) -> Image.Image:
+        from PIL import Image
+
         return Image.fromarray(self.images[index])
 
     def content(self, index: int) -> bytes:

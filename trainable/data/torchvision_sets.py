@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Container
 from pathlib import Path
-from typing import Any, NamedTuple, final, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, final, get_args
 
 import numpy as np
-from PIL import Image
 
 from trainable.array_types import Integers
 from trainable.data.source import Collection, FileSource, Flip, Source
 from trainable.errors import DataError, quoted
 from trainable.recipe.data import Split
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
 

@@ -1,9 +1,15 @@
-"""Defines what one epoch of training reports: the only names of metrics, each with its unit."""
+"""Defines what one epoch of training reports: the only names of metrics, each with its unit; and the
+distributions that intervals of scores follow from.
+
+Student's t and the beta distribution come from the regularised incomplete beta function, by its continued
+fraction (DLMF 8.17.22, https://dlmf.nist.gov/8.17): they are all of SciPy that reading a search needs, and a
+test compares them with SciPy's.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from statistics import NormalDist
 from typing import Any, Self
@@ -11,6 +17,8 @@ from typing import Any, Self
 from trainable.recipe.metrics import SCORE_OF_KIND, Mode, ScoreFacts
 from trainable.recipe.tasks import TASKS
 
+TINY = 1e-300  # in place of a zero that would be divided by (Thompson and Barnett, 1986, J. Comput. Phys. 64)
+EXACT = 1e-15  # relative change of the fraction by its last step
 # Every run measures these. The loss is the log-loss.
 ALWAYS: dict[str, ScoreFacts] = {
     "val_accuracy": ScoreFacts(),
@@ -138,3 +146,68 @@ def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float
     half = z * math.sqrt(share * (1.0 - share) / images + (z / (2.0 * images)) ** 2) / shrunk
     # of none or all the bounds are 0 and 1, which rounding misses
     return (centre - half if right else 0.0), (centre + half if right < images else 1.0)
+
+
+def beta_below(x: float, a: float, b: float) -> float:
+    """Return the probability that a beta variable of parameters `a` and `b`, both above 0, is below `x`."""
+    return _beta_below(x, 1.0 - x, a, b)
+
+
+def beta_quantile(share: float, a: float, b: float) -> float:
+    """Return what a beta variable is below with the probability `share`, in [0, 1]."""
+    return _where(lambda x: beta_below(x, a, b) >= share, 0.0, 1.0)
+
+
+def student_below(t: float, freedom: float) -> float:
+    """Return the probability that a variable with Student's t distribution is below `t`."""
+    square = t * t
+    both = _beta_below(freedom / (freedom + square), square / (freedom + square), freedom / 2.0, 0.5)
+    return both / 2.0 if t < 0.0 else 1.0 - both / 2.0
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """Return what a variable with Student's t distribution is below with the probability `share`, in (0, 1);
+    of the normal distribution for infinite degrees of freedom."""
+    if math.isinf(freedom):
+        return NormalDist().inv_cdf(share)
+    if share > 0.5:  # probabilities near 0 are exact, those near 1 are rounded
+        return -student_quantile(1.0 - share, freedom)
+    low = -1.0
+    while student_below(low, freedom) > share:
+        low *= 2.0
+    return _where(lambda t: student_below(t, freedom) >= share, low, 0.0)
+
+
+def _where(reached: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least number between two at which something is reached, by halving the interval."""
+    while low < (middle := (low + high) / 2.0) < high:
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def _beta_below(x: float, rest: float, a: float, b: float) -> float:
+    """Return `beta_below` where `rest` is 1 - x, which may be too small to be seen in x."""
+    if x <= 0.0 or rest <= 0.0:
+        return 0.0 if x <= 0.0 else 1.0
+    if x > (a + 1.0) / (a + b + 2.0):  # there the fraction converges slowly, and from the other end quickly
+        return 1.0 - _beta_below(rest, x, b, a)
+    logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
+    return math.exp(logarithm) / (a * _fraction(x, a, b))
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """Return the continued fraction 1 + d1 / (1 + d2 / (1 + ...)), by Lentz's method from its start."""
+    value, above, below, step = 1.0, 1.0, 0.0, 0
+    while True:
+        step += 1
+        m = step // 2
+        if step % 2:
+            d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        below = 1.0 / (1.0 + d * below or TINY)
+        above = 1.0 + d / above or TINY
+        change = above * below
+        value *= change
+        if not abs(change - 1.0) > EXACT:  # nan ends it, too
+            return value
