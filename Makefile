@@ -1,7 +1,7 @@
 # Set-up and checks. Needed: Python 3.11 to 3.14 with venv and pip, make, sh, and the network for packages.
 #
 #   make demo       set up, then search a recipe for scikit-learn's digits (bundled: no download of data)
-#   make install    the set-up alone: .venv with the pinned packages and the project, editable
+#   make install    the set-up alone: .venv with the pinned packages, also those of the extras, and the project, editable
 #   make test       set up if needed, then lint, types, import contracts, quick tests: 8 minutes on 2 cores
 #   make test-all   the same with all tests: an hour on 2 cores
 #   make near       the quick tests of what differs from the last commit, and of what imports it (SINCE=main: from main)
@@ -75,7 +75,7 @@ site: install
 
 lock: $(READY)
 	$(UV) pip compile --python $(PY) --universal --python-version 3.11 --no-emit-index-url --group dev \
-		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml $(ARGS)
+		--extra run --extra shrink --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -47,10 +47,11 @@ from search.jobs import cli
 from search.running.log_file import keeping_stages
 from trainable.collector import paused
 from trainable.errors import UserError
-from trainable.imports import import_installed_alone
+from trainable.extras import needing_run
+from trainable.imports import import_installed_alone, sharing_distributions
 from trainable.processes import ended_by_signals
 from trainable.stages import shown_by, stage, waited_for
-from trainable.terminal import StageLines, show_what_can_be_shown, tell, tell_json
+from trainable.terminal import StageLines, program_name, show_what_can_be_shown, tell, tell_json
 from trainable.train_options import Json, TrainOptions
 from trainable.tune.causes import in_words, refusal_in
 
@@ -77,6 +78,8 @@ def common(
     ] = False,
 ) -> None:
     """Find the best training recipe of an image model on a Ray cluster."""
+    for line in sharing_distributions():
+        tell(f"tunebook: {line}", sys.stderr)
 
 
 def _driver(options: SearchOptions | ResumeOptions | ExtendOptions | AuditPruningOptions) -> Driver:
@@ -334,7 +337,9 @@ def main() -> None:
     show_what_can_be_shown()
     try:
         with waited_for(), keeping_stages(), ended_by_signals(), StageLines() as lines, shown_by(lines):
-            app()
+            command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+            with needing_run(f"{program_name()} {command}".strip()):
+                app()
     except UserError as error:
         tell(f"tunebook: {error}", sys.stderr)
         if error.section:

@@ -14,6 +14,7 @@ from search.study.code import Code, Ranges, study_with_code
 from search.study.study import Study
 from trainable.collector import paused
 from trainable.errors import UserError
+from trainable.extras import needing_run
 from trainable.recipe.yamlfile import read_tree
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -37,6 +38,7 @@ class SearchFailed(Exception):
         self.search = search
 
 
+@needing_run("tunebook.search")
 def search(  # noqa: PLR0913 - a person types these by name
     study: Study | Mapping[str, Any] | str | Path,
     *,
@@ -88,6 +90,7 @@ def search(  # noqa: PLR0913 - a person types these by name
     return _returned(ended, Home.of(asked).address)
 
 
+@needing_run("tunebook.forecast")
 def forecast(  # noqa: PLR0913 - a person types these by name
     study: Study | Mapping[str, Any] | str | Path,
     *,
@@ -115,6 +118,7 @@ def forecast(  # noqa: PLR0913 - a person types these by name
     return forecast_of(silent.prepare(resolved_study(asked)))
 
 
+@needing_run("tunebook.extend")
 def extend(  # noqa: PLR0913 - a person types these by name
     folder: str | Path,
     trials: int,
@@ -145,6 +149,7 @@ def extend(  # noqa: PLR0913 - a person types these by name
     return _returned(ended, str(folder))
 
 
+@needing_run("tunebook.resume")
 def resume(  # noqa: PLR0913 - a person types these by name
     folder: str | Path,
     *,
@@ -170,6 +175,7 @@ def resume(  # noqa: PLR0913 - a person types these by name
     return _returned(ended, str(folder))
 
 
+@needing_run("tunebook.audit_pruning")
 def audit_pruning(
     folder: str | Path, share: float = 0.1, *, address: str | None = None, download: bool = False
 ) -> Search:

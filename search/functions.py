@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from search.results.search import Search
 from trainable.bench import Bench
 from trainable.errors import UserError
+from trainable.extras import needing_run
 from trainable.recipe import Recipe
 from trainable.terminal import GIB
 
@@ -37,11 +38,13 @@ if TYPE_CHECKING:  # torch and MLflow take seconds to import
 Settings = Mapping[str, Any]  # values by dotted path, as `--set` gives them: {"optimizer.lr": 0.1}
 
 
+@needing_run("tunebook.show")
 def show(folder: str | Path) -> Search:
     """Return the search in a folder or at a URI, as it is now."""
     return Search(folder)
 
 
+@needing_run("tunebook.train")
 def train(  # noqa: PLR0913 - a person types these by name
     recipe: Recipe | str | Path,
     *,
@@ -82,6 +85,7 @@ def train(  # noqa: PLR0913 - a person types these by name
     )
 
 
+@needing_run("tunebook.check")
 def check(  # noqa: PLR0913 - a person types these by name
     target: Recipe | str | Path,
     *,
@@ -116,6 +120,7 @@ def check(  # noqa: PLR0913 - a person types these by name
         )
 
 
+@needing_run("tunebook.explain")
 def explain(
     target: Recipe | Study | str | Path,
     *,
@@ -139,6 +144,7 @@ def explain(
     return explained_rows(named, everything, Bench(may_fetch=download))
 
 
+@needing_run("tunebook.export")
 def export(source: str | Path, out: str | Path | None = None, *, trial: int | None = None) -> Exported:
     """Return a search's best recipe, or a trial's, or that of a file, with its provenance and the reason of
     each value; write it as YAML to `out`."""
@@ -154,6 +160,7 @@ def export(source: str | Path, out: str | Path | None = None, *, trial: int | No
     return found
 
 
+@needing_run("tunebook.bundle")
 def bundle(
     folder: str | Path,
     out: str | Path,
@@ -184,6 +191,7 @@ def bundle(
     return new
 
 
+@needing_run("tunebook.refine")
 def refine(folder: str | Path, out: str | Path | None = None) -> Refined:
     """Audit a search that has ended; return its findings and the next study, which is written to `out` where
     there is one."""
@@ -198,6 +206,7 @@ def refine(folder: str | Path, out: str | Path | None = None) -> Refined:
     return found
 
 
+@needing_run("tunebook.report")
 def report(folder: str | Path, out: str | Path | None = None, *, compare: Sequence[str | Path] = ()) -> Path:
     """Write a search's report, beside other searches, to FILE.html or FILE.json, or both to its folder;
     return the file."""
@@ -209,6 +218,7 @@ def report(folder: str | Path, out: str | Path | None = None, *, compare: Sequen
     return write_report(found, written) if out is None else write_as(Path(out), written)
 
 
+@needing_run("tunebook.audit")
 def audit(folder: str | Path) -> Audit:
     """Compare a search's journal with MLflow, optuna.db and the checkpoints; return where they differ."""
     from search.followers.audit import audit as compared
@@ -216,6 +226,7 @@ def audit(folder: str | Path) -> Audit:
     return compared(Search(folder))
 
 
+@needing_run("tunebook.sync")
 def sync(folder: str | Path) -> bool:
     """Send to MLflow, and to an object store, what could not be sent; return whether nothing is left."""
     from search.commands.guests import sync as send
@@ -224,6 +235,7 @@ def sync(folder: str | Path) -> bool:
     return send(local_folder(str(folder)))
 
 
+@needing_run("tunebook.lr_find")
 def lr_find(
     target: str | Path,
     *,
@@ -241,6 +253,7 @@ def lr_find(
         return swept(run, steps=steps, sweeps=sweeps)
 
 
+@needing_run("tunebook.batch_find")
 def batch_find(
     target: str | Path,
     *,
@@ -257,6 +270,7 @@ def batch_find(
         return fitted(run, limit_bytes=None if limit_gib is None else round(limit_gib * GIB))
 
 
+@needing_run("tunebook.list_searches")
 def list_searches(storage: str | Path = "searches") -> list[ListedSearch]:
     """Return the searches of a storage, a folder or a URI, the latest first."""
     from search.record.listing import searches_in
@@ -264,6 +278,7 @@ def list_searches(storage: str | Path = "searches") -> list[ListedSearch]:
     return searches_in(str(storage))
 
 
+@needing_run("tunebook.rename")
 def rename(folder: str | Path, name: str) -> Path:
     """Give a search another name, in its storage and in MLflow; return its new folder."""
     from search.followers.rename_delete import rename_search
@@ -271,6 +286,7 @@ def rename(folder: str | Path, name: str) -> Path:
     return rename_search(Path(folder), name)
 
 
+@needing_run("tunebook.delete")
 def delete(folder: str | Path) -> SearchExtent:
     """Delete a search with its runs in MLflow, unasked; return what it consisted of."""
     from search.commands.options import on_this_machine
@@ -279,6 +295,7 @@ def delete(folder: str | Path) -> SearchExtent:
     return delete_search(on_this_machine(str(folder)))
 
 
+@needing_run("tunebook.open_report")
 def open_report(folder: str | Path) -> None:
     """Open a search's report in the browser; it is written first where it is missing or old."""
     from search.commands.options import on_this_machine

@@ -20,8 +20,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
+from trainable.extras import RUN
+
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LIGHT: list[str] = PROJECT["project"]["dependencies"]  # with these a search is looked at
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+DEV: list[str] = PROJECT["dependency-groups"]["dev"]
 LOCK = (ROOT / "requirements.lock").read_text()
 HEAVY = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "pandas", "matplotlib")
 
@@ -115,9 +120,7 @@ def pins() -> dict[str, set[str]]:
     return pinned
 
 
-@pytest.mark.parametrize(
-    "line", [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]], ids=str
-)
+@pytest.mark.parametrize("line", [*LIGHT, *EXTRAS["run"], *EXTRAS["shrink"][1:], *DEV], ids=str)
 def test_the_lock_satisfies_each_dependency(line: str) -> None:
     requirement = Requirement(line)
     versions = pins().get(canonicalize_name(requirement.name), set())
@@ -163,9 +166,7 @@ def test_text_is_read_and_written_as_utf_8_whatever_the_locale(folder: str) -> N
 @pytest.mark.slow("reads every file")
 @pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
 def test_every_import_is_a_declared_dependency(package: str) -> None:
-    extras = [line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines]
-    lines = [*PROJECT["project"]["dependencies"], *extras]
-    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    declared = names_of([*LIGHT, *EXTRAS["run"], *EXTRAS["shrink"]])
     providers = packages_distributions()
     undeclared = {
         module
@@ -175,15 +176,32 @@ def test_every_import_is_a_declared_dependency(package: str) -> None:
     assert undeclared == set()
 
 
+def names_of(lines: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in lines}
+
+
+@pytest.mark.slow("reads the files of every package")
+def test_every_module_of_the_extra_is_known_to_what_names_the_line_that_brings_it() -> None:
+    """A package of the extra that nothing imports brings another one what it needs."""
+    wanted, imported = names_of(EXTRAS["run"]), third_party("search") | third_party("trainable")
+    providers = packages_distributions()
+    brought = {module for module in imported if names_of(providers.get(module, [])) & wanted}
+    assert brought - set(RUN) == set()
+    assert {module for module in RUN if not names_of(providers[module]) & wanted} == set()
+
+
+def test_the_extra_that_shrinks_brings_what_trains() -> None:
+    assert EXTRAS["shrink"][0] == "tunebook[run]"
+    assert names_of(LIGHT) & names_of(EXTRAS["run"]) == set()
+
+
 def test_the_lock_names_no_index_file_or_machine() -> None:
     lines = [line for line in LOCK.splitlines() if re.search(r"://|file:|--|@|(^|\s)/", line)]
     assert lines == []
 
 
 def test_the_lower_bounds_admit_the_torch_that_the_documents_promise() -> None:
-    bounds = {
-        Requirement(line).name: Requirement(line).specifier for line in PROJECT["project"]["dependencies"]
-    }
+    bounds = {Requirement(line).name: Requirement(line).specifier for line in EXTRAS["run"]}
     assert bounds["torch"].contains("2.11.0")
     assert bounds["torchvision"].contains("0.26.0")
 

@@ -8,6 +8,7 @@ import sys
 # Where this variable is set, Python puts no script's folder, and not the one where it runs, before what is
 # installed. Processes that are started inherit it: readers, Ray and its workers, trainings, MLflow's server.
 SAFE_PATH = "PYTHONSAFEPATH"
+PACKAGES = ("search", "spaces", "trainable", "tunebook")  # ours, by names that others may have, too
 
 
 def import_installed_alone() -> None:
@@ -29,6 +30,32 @@ def import_installed_alone() -> None:
 
 def _folder_of_program() -> str:
     return os.path.dirname(os.path.realpath(sys.argv[0]))
+
+
+def sharing_distributions(folder: str = "") -> list[str]:
+    """Return a line for each other distribution that has a package of one of our names in the same folder:
+    the one that was installed last has overwritten files of the other.
+
+    Read by its lists of files, as pip writes them; `importlib.metadata` takes ten times as long.
+    """
+    ours = folder or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    lines = []
+    for name in sorted(os.listdir(ours)):
+        if not name.endswith(".dist-info") or name.startswith("tunebook-"):
+            continue
+        try:
+            with open(os.path.join(ours, name, "RECORD"), "rb") as record:
+                files = b"\n" + record.read()
+        except OSError:  # some packages of systems have none
+            continue
+        shared = [each for each in PACKAGES if b"\n%s/__init__.py," % each.encode() in files]
+        if shared:
+            other, packages = name.removesuffix(".dist-info").replace("-", " "), " and ".join(shared)
+            lines.append(
+                f"{other} has a package {packages} in {ours}, as tunebook has: one has overwritten the "
+                "other's files; give tunebook an environment of its own"
+            )
+    return lines
 
 
 def imports_installed_alone() -> bool:

@@ -11,6 +11,8 @@ Each name is imported when it is first used: `import tunebook` takes no time, an
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -124,13 +126,26 @@ if not TYPE_CHECKING:  # a type checker would take every name for one that is th
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         _refuse_shadows()
-        found: object = getattr(import_module(_HOME_OF[name]), name)
+        _warn_of_sharing()
+        from trainable.extras import needing_run
+
+        with needing_run(f"tunebook.{name}"):
+            found: object = getattr(import_module(_HOME_OF[name]), name)
         globals()[name] = found
         return found
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+@cache
+def _warn_of_sharing() -> None:
+    """Warn once of another distribution that has packages of our names in the same folder."""
+    from trainable.imports import sharing_distributions
+
+    for line in sharing_distributions():
+        warnings.warn(f"tunebook: {line}", stacklevel=3)
 
 
 def _refuse_shadows() -> None:

@@ -123,7 +123,7 @@ def _named(what: str) -> Iterator[None]:
     """Turn a failure of MLflow, or of the libraries below it, into one message."""
     try:
         yield
-    except UserError:
+    except (UserError, ModuleNotFoundError):  # also where MLflow is not installed
         raise
     except Exception as error:  # a server and its libraries may fail in any way
         raise UserError(

@@ -12,6 +12,8 @@ from statistics import fmean, stdev
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from search.learning.pruning_audit import PruningAudit
 from search.learning.refine import refine
 from search.learning.search import Search, image_interval
@@ -20,7 +22,7 @@ from search.learning.verdicts import counts, promise
 from search.record.code import train_call
 from search.record.cursor import read_cursor, run_page, view_page
 from search.record.finals import student
-from search.record.home import BEST_FILE, EVENTS_FILE
+from search.record.home import BEST_FILE, EVENTS_FILE, REPORT_DATA_FILE
 from search.record.journal import Event, SearchEvent, read
 from search.record.verdicts import Verdicts
 from search.reporting.answers import answers_of, images_of
@@ -32,15 +34,18 @@ from search.reporting.content import (
     MlflowPages,
     PartScores,
     RecipeLine,
+    RepeatRow,
     Report,
     ReportedLabels,
     ReportedMasks,
     SearchAnswer,
+    TrialRow,
 )
 from search.reporting.rows import beliefs_of, finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
 from search.reporting.samples import samples_of
 from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, timeline
 from trainable.errors import UserError
+from trainable.extras import needing_run
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.recipe.provenance import Verification
 from trainable.stages import stage
@@ -56,7 +61,9 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
     While the search goes on, what would take seconds is left out: importances and the validation images.
     """
     events, summary = _events(search), search.progress
-    places, optional, images = standings(summary), _Optional(), cache(lambda: images_of(search))
+    places, images = standings(summary), cache(lambda: images_of(search))
+    trials, repeats = trial_rows(summary, places), repeat_rows(summary)
+    optional = _Optional(cache(lambda: _kept(search, trials, repeats)))
     answers = optional.part("answers", lambda: answers_of(_ended(search), images))
     times = timeline(events, time.time() if summary.state == "running" else None)
     return Report(
@@ -64,7 +71,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         search=_head(search, events),
         cautions=search.cautions,
         answer=_answer(search, times),
-        trials=trial_rows(summary, places),
+        trials=trials,
         attempts=times.attempts,
         later_drivers=times.later_drivers,
         turnaround=summary.turnaround,
@@ -76,7 +83,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         importances=optional.part("importances", lambda: _importances(search, places)),
         finalists=optional.part("finalists", lambda: _finalists(search)) or (),
         pruning_audit=optional.part("pruning_audit", lambda: _pruning_audit(search)),
-        repeats=repeat_rows(summary),
+        repeats=repeats,
         answers=None if isinstance(answers, ReportedMasks) else answers,
         masks=None if isinstance(answers, ReportedLabels) else answers,
         samples=optional.part("samples", lambda: samples_of(_ended(search), images)),
@@ -89,17 +96,37 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
 
 @dataclass
 class _Optional:
-    """Parts that may be missing, and why one is."""
+    """Parts that may be missing, and why one is.
 
+    What cannot be made here, since packages, images or weights are elsewhere, is taken from the report that
+    the search's driver has left.
+    """
+
+    kept: Callable[[], Report | None] = lambda: None
     left_out: dict[str, str] = field(default_factory=dict)
 
     def part(self, name: str, make: Callable[[], PartOfReport]) -> PartOfReport | None:
         try:
-            with stage(f"gathering the report: {name.replace('_', ' ')}"):
+            with needing_run("this part"), stage(f"gathering the report: {name.replace('_', ' ')}"):
                 return make()
         except UserError as error:
+            kept = self.kept()
+            if kept is not None and name not in kept.left_out:
+                found: PartOfReport | None = getattr(kept, name)
+                if name == "answers" and found is None:
+                    return kept.masks  # type: ignore[return-value]
+                return found
             self.left_out[name] = str(error)
-            return None
+        return None
+
+
+def _kept(search: Search, trials: Sequence[TrialRow], repeats: Sequence[RepeatRow]) -> Report | None:
+    """Return the report in the search's folder, if it is one of the same trials; else None."""
+    try:
+        kept = Report.model_validate_json((search.folder / REPORT_DATA_FILE).read_bytes())
+    except (OSError, ValidationError):  # there is none, or another version has written it
+        return None
+    return kept if (kept.trials, kept.repeats) == (tuple(trials), tuple(repeats)) else None
 
 
 def _ended(search: Search) -> Search:

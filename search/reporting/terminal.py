@@ -43,6 +43,7 @@ from search.reporting.tables import (
 from search.study import Study
 from spaces.catalog.explain import Row
 from spaces.domains import counted
+from trainable.extras import NotInstalled, needing_run
 from trainable.recipe.base import with_guide_names
 from trainable.terminal import encodable, line_comes, program_name, tell_json, visible_lines
 
@@ -186,8 +187,13 @@ def _print_search(search: Search) -> None:
         say("\nthe best trials, trained again:")
         out.print(finals_table(summary.finals, summary.objective))
         say(winner_line(summary.finals, summary.objective))
-    if search.pruning_audit is not None:
-        print_audit(search.pruning_audit, search.pruning.rungs)
+    try:
+        with needing_run("what audit-pruning has found"):
+            audit = search.pruning_audit
+        if audit is not None:
+            print_audit(audit, search.pruning.rungs)
+    except NotInstalled as missing:
+        say(f"\n{missing}")
     if summary.frontier:
         limits = f"; {summary.constraints}" if summary.constraints.limits else ""
         say(f"\n{summary.objective} against latency, none quicker and better{limits}:")

@@ -5,14 +5,18 @@ from __future__ import annotations
 from base64 import b64encode
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from search.learning.search import Search as JudgedSearch
 from search.reporting.picture import picture_of
 from search.reporting.terminal import headline
 from trainable.errors import UserError
+from trainable.extras import NotInstalled, needing_run
 from trainable.recipe.yamlfile import write_whole
 from trainable.terminal import visible_lines
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Picture(NamedTuple):
@@ -37,9 +41,15 @@ class Search(JudgedSearch):
     `best` is the best trial, `trials` are all, `trials_frame()` a table of pandas, `plot()` the curves.
     """
 
+    def trials_frame(self) -> pandas.DataFrame:
+        """Return one row per trial: its course, its last epoch's metrics, its values by dotted path."""
+        with needing_run("trials_frame()"):
+            return super().trials_frame()
+
     def plot(self) -> Picture:
         """Return the trials' curves: the best stands out, the documented recipe is dashed."""
-        return Picture(picture_of(self.progress))
+        with needing_run("plot()"):
+            return Picture(picture_of(self.progress))
 
     def __repr__(self) -> str:
         """Return the search in one line, also of a folder that holds none."""
@@ -57,9 +67,16 @@ class Search(JudgedSearch):
             lines = [headline(self.progress)]
             if self.best is not None:
                 lines.insert(0, f"trial {self.best.numbered_sentence}")
-            image = b64encode(self.plot().png).decode()
+            curves = self._curves_html()
         except UserError as error:
             return f"<p>{escape(visible_lines(str(error)))}</p>"
         title = escape(visible_lines(f"{self.progress.search}: {self.state}"))
         said = "".join(f"<p>{escape(visible_lines(each))}</p>" for each in lines)
-        return f'<h4>{title}</h4>{said}<img alt="learning curves" src="data:image/png;base64,{image}">'
+        return f"<h4>{title}</h4>{said}{curves}"
+
+    def _curves_html(self) -> str:
+        try:
+            image = b64encode(self.plot().png).decode()
+        except NotInstalled as missing:
+            return f"<p>{escape(str(missing))}</p>"
+        return f'<img alt="learning curves" src="data:image/png;base64,{image}">'

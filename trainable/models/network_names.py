@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainable.errors import ModelError
+from trainable.extras import INSTALL
 from trainable.files.paths import cache_root
 from trainable.files.regular import read_regular
 from trainable.recipe import Recipe
@@ -58,6 +60,11 @@ def model_named(name: str, task: AnyTask = CLASSIFICATION) -> dict[str, str]:
         return {"kind": library, "name": rest}
     if name.startswith((HUB, LOCAL_FOLDER)):
         return {"kind": "timm", "name": name}
+    if not _are_installed():
+        raise ModelError(
+            f"{MODEL_NAME}: {name!r} is looked up in torchvision and timm, which are not installed: "
+            f"{INSTALL}; or write whose it is: torchvision/{name} or timm/{name}"
+        )
     found = [each.kind for each in libraries(task) if _bare(name) in each.names]
     if "." in name:  # only timm's names have the tag of their weights behind a dot
         found = [each for each in found if each == "timm"]
@@ -72,7 +79,7 @@ def model_named(name: str, task: AnyTask = CLASSIFICATION) -> dict[str, str]:
 def also_in(name: str, task: AnyTask = CLASSIFICATION) -> str:
     """Return what to say of a bare name that two libraries have: whose it is, and how the other's is named;
     empty for every other name."""
-    kinds = [each.kind for each in libraries(task) if name in each.names]
+    kinds = [each.kind for each in libraries(task) if name in each.names] if _are_installed() else []
     if len(kinds) < 2:
         return ""
     first, other = kinds
@@ -82,7 +89,7 @@ def also_in(name: str, task: AnyTask = CLASSIFICATION) -> str:
 def check_name(kind: str, name: str, task: AnyTask = CLASSIFICATION) -> None:
     """Raise ModelError unless a library has a network of this name for the task; other libraries that have
     it, and close names, are offered."""
-    if name.startswith((HUB, LOCAL_FOLDER)):
+    if name.startswith((HUB, LOCAL_FOLDER)) or not _are_installed():  # whoever trains it looks it up
         return
     known = {each.kind: each.names for each in libraries(task)}.get(kind, frozenset())
     if known and _bare(name) not in known:
@@ -155,6 +162,10 @@ def _advice(name: str, task: AnyTask) -> str:
 
 def _bare(name: str) -> str:
     return name.partition(".")[0]
+
+
+def _are_installed() -> bool:
+    return all(find_spec(library) is not None for library in ("timm", "torchvision"))
 
 
 def _lists() -> dict[str, frozenset[str]]:

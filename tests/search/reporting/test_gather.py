@@ -13,7 +13,7 @@ from search.learning.refine import refine
 from search.learning.search import Search, image_interval
 from search.learning.standings import standings
 from search.record.cursor import Cursor, write_cursor
-from search.record.home import CURSOR_FILE, EVENTS_FILE
+from search.record.home import CURSOR_FILE, EVENTS_FILE, REPORT_DATA_FILE
 from search.reporting.content import Report
 from search.reporting.gather import parts_of, report_of
 from spaces.domains import fraction_of, shown
@@ -46,6 +46,26 @@ def test_a_report_is_the_same_after_it_was_written_and_read(whole: Report) -> No
 
 def test_the_schema_in_the_documents_is_that_of_the_report() -> None:
     assert json.loads(SCHEMA.read_text()) == Report.model_json_schema()
+
+
+def test_what_cannot_be_computed_here_is_taken_from_the_report_of_the_same_trials(
+    folder: Path, report: Report, whole: Report
+) -> None:
+    """The images and weights of a planted search are nowhere."""
+    assert "answers" in report.left_out
+    left_out = {name: why for name, why in report.left_out.items() if name != "answers"}
+    of_driver = report.model_copy(update={"answers": whole.answers, "left_out": left_out})
+    kept = folder / REPORT_DATA_FILE
+    try:
+        kept.write_text(of_driver.model_dump_json())
+        again = report_of(Search(folder))
+        assert (again.answers, again.left_out) == (whole.answers, left_out)
+        kept.write_text(of_driver.model_copy(update={"trials": report.trials[:-1]}).model_dump_json())
+        assert report_of(Search(folder)).left_out == report.left_out
+        kept.write_text("{}")
+        assert report_of(Search(folder)).left_out == report.left_out
+    finally:
+        kept.unlink()
 
 
 def test_a_report_fits_the_schema_in_the_documents(whole: Report) -> None:
