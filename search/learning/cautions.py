@@ -22,8 +22,8 @@ from trainable.curves.levels import TOLD_APART, at_ceiling, least_accuracy, mist
 from trainable.data import DataInfo
 from trainable.diagnosis import curves_of
 from trainable.recipe.data import Data
+from trainable.recipe.provenance import CAUSES
 from trainable.terminal import program_name
-from trainable.training.score_gap import without_causes
 
 METRIC = "objective.metric"
 BALANCED = f"{METRIC}: val_balanced_accuracy"  # advice that some searches follow already
@@ -86,7 +86,7 @@ def _gap(findings: Sequence[Caution], verified: Verified | None) -> Iterator[Cau
 def gap_in_words(parts_differ: str, findings: Sequence[Caution]) -> str:
     """Return how far test scores are from validation's, without the causes that the findings say already."""
     says_causes = any(each.about in get_args(PartsCheck) for each in findings)
-    return without_causes(parts_differ) if says_causes else parts_differ
+    return parts_differ.partition(CAUSES)[0] if says_causes else parts_differ
 
 
 def is_split_here(data: Data, info: DataInfo) -> bool:

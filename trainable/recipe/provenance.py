@@ -9,6 +9,9 @@ from pydantic import Field
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import NO_SPREAD
 
+CAUSES = (
+    "; found in these images: "  # between how far test is from validation, and what was found of the parts
+)
 AGREE = "the seeds agree, which tells nothing of other images"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainable.recipe.metrics import NO_SPREAD
+from trainable.recipe.provenance import CAUSES
 from trainable.training.bootstrap import bounds_of
 from trainable.training.evaluate import Array
 
@@ -32,7 +33,6 @@ ADVICE = (
 )
 
 MORE = "`tunebook check` says more, and what to do"
-CAUSES = "; found in these images: "  # between how large a gap is and what was found of the parts
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,6 @@ def words_of(differing: Sequence[ScoreGap], causes: Sequence[str] = ()) -> str:
         return ""
     why = f"{CAUSES}{'; '.join(causes)} ({MORE})" if causes else f": {ADVICE}"
     return f"{'; '.join(map(str, differing))}, more than chance allows{why}"
-
-
-def without_causes(words: str) -> str:
-    """Return `words_of` without what was found of the parts, for a page that says it elsewhere."""
-    return words.partition(CAUSES)[0]
 
 
 def score_gaps(
