@@ -86,10 +86,10 @@ class Search(StoredSearch):
             return None
         return verdicts_of(self.progress, self.space)
 
-    def train_command(self, file: Path) -> str:
+    def train_command(self, file: Path, program: str = "") -> str:
         """Return the command that trains a recipe of this search, without functions of a person's own."""
-        test = " --test" if self.info.test_images else ""
-        return f"{program_name()} train {quote(str(file))} --out {quote(self.progress.search)}-model{test}"
+        test, out = " --test" if self.info.test_images else "", quote(f"{self.progress.search}-model")
+        return f"{program or program_name()} train {quote(str(file))} --out {out}{test}"
 
     @cached_property
     def pruning_audit(self) -> PruningAudit | None:

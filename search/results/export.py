@@ -28,13 +28,12 @@ from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
 from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe, write_whole
-from trainable.terminal import program_name
 from trainable.training.metrics import total_teacher_seconds
 
 
 def train_command(file: Path) -> str:
     """Return the command that trains a recipe's file."""
-    return f"{program_name()} train {quote(file.name)} --out model"
+    return f"tunebook train {quote(file.name)} --out model"
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Exported:
         yield f"To train it again: {self.train(file)}"
         order = "What was searched stands first in each section. " if self.varied else ""
         yield f"{order}A number such as [3] is a source, at the end of this file."
-        yield f"`{program_name()} export ... --bare` writes it without comments."
+        yield "`tunebook export ... --bare` writes it without comments."
 
 
 def exported(search: Search, trial: int | None = None) -> Exported:
@@ -102,7 +101,7 @@ def exported(search: Search, trial: int | None = None) -> Exported:
 
     def train(file: Path) -> str:
         name = Path(file.name)  # a file may be moved
-        return train_call(name, search.study, search.code) or search.train_command(name)
+        return train_call(name, search.study, search.code) or search.train_command(name, "tunebook")
 
     return Exported(
         recipe,
