@@ -109,7 +109,7 @@ class Evidence:
 
     @cached_property
     def top(self) -> tuple[Trial, ...]:
-        """The best few of the finished trials, the best one first.
+        """The best few of the finished trials, the best one first: the finalists' winner, if there is one.
 
         The documented recipe is left out unless it is the best: it is never stopped, so it may have
         finished although better ones were stopped.
@@ -117,7 +117,7 @@ class Evidence:
         metric, best, sign = self.summary.objective, self.summary.best, self.summary.sign
         finished = [each for each in self.summary.trials if each.state == "finished"]
         earned = [each for each in finished if not each.own or each == best]
-        return tuple(sorted(earned, key=lambda each: -sign * each.metrics[metric])[:TOP])
+        return tuple(sorted(earned, key=lambda each: (each != best, -sign * each.metrics[metric]))[:TOP])
 
     @cached_property
     def curves(self) -> tuple[DiagnosedTrial, ...]:

@@ -13,7 +13,7 @@ from search.learning.refine import refine
 from search.learning.search import Search
 from search.record.home import FACTS_FILE
 from tests.search.learning.landscapes import BASE, DECAY, LARGER, MANY, RANGES, SMALL, At, after, ending, left
-from tests.search.planted_searches import Images, Run, planted
+from tests.search.planted_searches import Images, Landscape, Run, planted
 
 
 def test_an_overfit_net_is_expected_to_want_more_regularisation_of_two_new_kinds_at_once(
@@ -93,6 +93,32 @@ def test_trials_that_still_rise_get_twice_the_epochs(tmp_path: Path) -> None:
     (finding,) = found.findings
     assert (finding.kind, after(found)) == ("still improving", {"budget.epochs": "40"})
     assert "budget.hours" in finding.advice[0]
+
+
+def leader_was_lucky() -> Landscape:
+    """Make the trial that leads the search worse with fresh seeds, and the others as before."""
+    firsts: dict[tuple[tuple[str, float], ...], float] = {}
+
+    def landscape(at: At, luck: random.Random) -> Run:
+        key = tuple(sorted(at.items()))
+        if key in firsts:  # trained again
+            return Run(firsts[key] - (0.05 if firsts[key] == max(firsts.values()) else 0.0), 1.0)
+        firsts[key] = 0.9 + luck.uniform(0.0, 0.03)
+        return Run(firsts[key], 1.0)
+
+    return landscape
+
+
+def test_the_curves_of_the_finalists_winner_are_read_although_another_trial_led_the_search(
+    tmp_path: Path,
+) -> None:
+    finalists = {"top": 2, "seeds": 3}
+    found = refine(Search(planted(tmp_path, leader_was_lucky(), images=MANY, finalists=finalists, **SMALL)))
+    best, (leader, *_) = found.summary.best, found.summary.best_first
+    assert best is not None
+    assert best != leader
+    assert [each.kind for each in found.findings] == ["overfit"]
+    assert found.findings[0].about.startswith(f"trials {best.id}, ")
 
 
 def test_few_validation_images_are_reported_with_what_trains_the_best_with_fresh_seeds(
