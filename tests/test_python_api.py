@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import tunebook
 from search.results import Search
 from tests.search.reporting.test_terminal import search_folder, values
+from trainable.imports import SAFE_PATH
 
 ROOT = Path(__file__).parents[1]
 # Commands that serve pages or print what goes on elsewhere
@@ -20,8 +22,15 @@ NO_FUNCTION = {"ui", "shrink", "backbones", "submit", "status", "logs", "stop", 
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code as a person does, who has the folder on the path; the command line takes it from there."""
+    environment = {name: value for name, value in os.environ.items() if name != SAFE_PATH}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        check=False,
     )
 
 
