@@ -46,12 +46,14 @@ from search.reporting.samples import samples_of
 from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, timeline
 from trainable.errors import UserError
 from trainable.extras import needing_run
+from trainable.files.regular import read_regular
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.recipe.provenance import Verification
 from trainable.stages import stage
 from trainable.terminal import program_name
 
 PartOfReport = TypeVar("PartOfReport")
+LARGEST_REPORT = 2**28  # so many bytes are read
 SLOW = "left out while the search goes on"
 
 
@@ -123,7 +125,8 @@ class _Optional:
 def _kept(search: Search, trials: Sequence[TrialRow], repeats: Sequence[RepeatRow]) -> Report | None:
     """Return the report in the search's folder, if it is one of the same trials; else None."""
     try:
-        kept = Report.model_validate_json((search.folder / REPORT_DATA_FILE).read_bytes())
+        file = search.folder / REPORT_DATA_FILE
+        kept = Report.model_validate_json(read_regular(file, LARGEST_REPORT))
     except (OSError, ValidationError):  # there is none, or another version has written it
         return None
     return kept if (kept.trials, kept.repeats) == (tuple(trials), tuple(repeats)) else None

@@ -73,7 +73,18 @@ def test_a_folder_that_is_reached_by_a_link_is_locked_as_ever(folder: Path, tmp_
         assert (folder / ".lock").read_text().startswith("process ")
 
 
-@pytest.mark.parametrize("name", ["answers.json", "verification.json", "report.json", "mlflow.json", ".lock"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "answers.json",
+        "findings.json",
+        "mlflow.json",
+        "report.json",
+        "samples.json",
+        "verification.json",
+        ".lock",
+    ],
+)
 def test_a_report_waits_for_no_named_pipe(tunebook: Tunebook, folder: Path, name: str) -> None:
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
