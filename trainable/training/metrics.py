@@ -19,6 +19,7 @@ from trainable.recipe.tasks import TASKS
 
 TINY = 1e-300  # in place of a zero that would be divided by (Thompson and Barnett, 1986, J. Comput. Phys. 64)
 EXACT = 1e-15  # relative change of the fraction by its last step
+MANY = 1e5  # degrees of freedom: with more the fraction is slow, and its factor inexact
 # Every run measures these. The loss is the log-loss.
 ALWAYS: dict[str, ScoreFacts] = {
     "val_accuracy": ScoreFacts(),
@@ -159,17 +160,27 @@ def beta_quantile(share: float, a: float, b: float) -> float:
 
 
 def student_below(t: float, freedom: float) -> float:
-    """Return the probability that a variable with Student's t distribution is below `t`."""
+    """Return the probability that a variable with Student's t distribution is below `t`; with more than
+    MANY degrees of freedom nearly (Abramowitz and Stegun 1964, 26.7.8)."""
     square = t * t
+    if freedom > MANY:
+        z = t * (1.0 - 0.25 / freedom) / math.sqrt(1.0 + 0.5 * square / freedom)
+        return 0.5 * math.erfc(-z / math.sqrt(2.0))
     both = _beta_below(freedom / (freedom + square), square / (freedom + square), freedom / 2.0, 0.5)
     return both / 2.0 if t < 0.0 else 1.0 - both / 2.0
 
 
 def student_quantile(share: float, freedom: float) -> float:
     """Return what a variable with Student's t distribution is below with the probability `share`, in (0, 1);
-    of the normal distribution for infinite degrees of freedom."""
-    if math.isinf(freedom):
-        return NormalDist().inv_cdf(share)
+    with more than MANY degrees of freedom by its expansion around the normal distribution (Abramowitz and
+    Stegun 1964, 26.7.5)."""
+    if freedom > MANY:
+        z = NormalDist().inv_cdf(share)
+        return (
+            z
+            + (z**3 + z) / (4.0 * freedom)
+            + (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * freedom * freedom)
+        )
     if share > 0.5:  # probabilities near 0 are exact, those near 1 are rounded
         return -student_quantile(1.0 - share, freedom)
     low = -1.0

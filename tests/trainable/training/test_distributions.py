@@ -36,6 +36,16 @@ def test_many_degrees_of_freedom_lead_to_the_normal_distribution() -> None:
     assert student_quantile(0.975, 1e7) == pytest.approx(float(special.ndtri(0.975)), rel=1e-6)
 
 
+@pytest.mark.parametrize("freedom", [1e4, 1e5, 1.1e5, 1e8, 1e12, 1e300])
+def test_any_number_of_degrees_of_freedom_is_answered(freedom: float) -> None:
+    for share in SHARES:
+        wanted = float(special.stdtrit(min(freedom, 1e15), share))
+        assert student_quantile(share, freedom) == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+    for t in (-6.0, -0.5, 2.0):
+        wanted = float(special.stdtr(min(freedom, 1e15), t))
+        assert student_below(t, freedom) == pytest.approx(wanted, rel=1e-6)
+
+
 def test_ends_are_certain() -> None:
     assert (beta_below(0.0, 2.0, 3.0), beta_below(1.0, 2.0, 3.0)) == (0.0, 1.0)
     assert (student_below(-math.inf, 3.0), student_below(math.inf, 3.0)) == (0.0, 1.0)
