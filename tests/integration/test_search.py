@@ -266,7 +266,7 @@ def test_the_hours_of_the_budget_end_a_search_with_what_it_has(
         """As if the hours were over once a trial has finished: no machine is too slow for that."""
         return any(isinstance(event, EndEvent) and event.state == "finished" for event in events_in(folder))
 
-    monkeypatch.setattr(StopSwitch, "out_of_time", property(spent))
+    monkeypatch.setattr(StopSwitch, "hours_spent", property(spent))
     study = digits_study(tmp_path, name="short", budget__trials=500, budget__hours=100, budget__epochs=2)
     assert driver().search(resolved_study(study)) == "finished"
     summary = Search(folder).progress
