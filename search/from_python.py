@@ -74,11 +74,7 @@ def search(  # noqa: PLR0913 - a person types these by name
     """
     _check_thread("search")
     code = Code(model, data, metrics or {})
-    if model is None and not isinstance(study, Study):
-        from search.commands.asked import with_library_of_model
-
-        study = with_library_of_model(dict(study) if isinstance(study, Mapping) else read_tree(study))
-    asked = study_with_code(study, code, space or {})
+    asked = _asked(study, code, space)
     if address is not None:
         send_token(address)  # before Ray is imported, which reads it then
     with paused():
@@ -107,7 +103,7 @@ def forecast(  # noqa: PLR0913 - a person types these by name
     Raises UserError for what `search` would refuse, and where the trials' device is not on this machine.
     """
     code = Code(model, data, metrics or {})
-    asked = study_with_code(study, code, space or {})
+    asked = _asked(study, code, space)
     if address is not None:
         send_token(address)
     with paused():
@@ -190,6 +186,15 @@ def audit_pruning(
 
     ended = driver(address=address, may_fetch=download).audit_pruning(local_folder(str(folder)), share)
     return _returned(ended, str(folder))
+
+
+def _asked(study: Study | Mapping[str, Any] | str | Path, code: Code, space: Ranges | None) -> Study:
+    """Return the study of a person's functions and ranges; a network of a library may have its name alone."""
+    if code.model is None and not isinstance(study, Study):
+        from search.commands.asked import with_library_of_model
+
+        study = with_library_of_model(dict(study) if isinstance(study, Mapping) else read_tree(study))
+    return study_with_code(study, code, space or {})
 
 
 def _check_thread(called: str) -> None:
