@@ -174,20 +174,14 @@ def bundle(
 
     `model` and `data` are the functions that a network and images of your own are made by.
     """
+    from search.commands.bundle import find_trained
     from search.commands.options import on_this_machine
-    from search.results.trained_trial import trained_trial
-    from search.study import STUDY_FILE
-    from trainable.bundle.trained import trained_in
     from trainable.bundle.write import write_bundle
     from trainable.files.folders import check_new
 
     path, new = on_this_machine(str(folder)), Path(out)
     check_new(new, "the bundle")
-    if (path / STUDY_FILE).exists():
-        trained = trained_trial(Search(path), trial, model=model, data=data)
-    else:
-        trained = trained_in(path, model=model, data=data)
-    write_bundle(trained, new)
+    write_bundle(find_trained(path, trial, model=model, data=data), new)
     return new
 
 

@@ -19,6 +19,8 @@ from trainable.terminal import tell, tell_json
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.bundle.trained import Trained
+    from trainable.data.assembly import MakeData
+    from trainable.models.own import BuildModel
 
 
 def check_trained(folder: Path, trial: int | None) -> None:
@@ -31,18 +33,23 @@ def check_trained(folder: Path, trial: int | None) -> None:
         raise UserError(f"--trial {trial}: {folder} holds one trained recipe, and no search")
 
 
-def find_trained(folder: Path, trial: int | None) -> Trained:
-    """Return a trained network; of a search that of a trial, by default the best. Raises UserError for
-    anything else."""
+def find_trained(
+    folder: Path, trial: int | None, *, model: BuildModel | None = None, data: MakeData | None = None
+) -> Trained:
+    """Return a trained network; of a search that of a trial, by default the best.
+
+    `model` and `data` are the functions that a network and images of a person's own are made by. Raises
+    UserError for anything else.
+    """
     check_trained(folder, trial)
     if (folder / STUDY_FILE).exists():
         from search.learning.search import Search
         from search.results.trained_trial import trained_trial
 
-        return trained_trial(Search(folder), trial)
+        return trained_trial(Search(folder), trial, model=model, data=data)
     from trainable.bundle.trained import trained_in
 
-    return trained_in(folder)
+    return trained_in(folder, model=model, data=data)
 
 
 def _expected(path: Path) -> str:
