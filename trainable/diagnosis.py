@@ -21,7 +21,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.tasks.classification.curves import LabelCurves
 from trainable.tasks.segmentation.curves import MaskCurves
-from trainable.training.metrics import EpochResult
+from trainable.training.metrics import EpochResult, wilson_interval
 
 MISSED = 0.1  # if the mean recall of classes is so far below the accuracy, small classes are known less; ours
 
@@ -62,6 +62,13 @@ def curves_of(task: AnyTask) -> TaskCurves:
             return MaskCurves(task)
         case _:
             assert_never(task)
+
+
+def image_interval(metric: str, score: float, task: AnyTask, images: int) -> tuple[float, float] | None:
+    """Return the 95 % interval of a score on so many images, for other images like them; None of a metric
+    that is no share of images."""
+    mistakes = curves_of(task).mistakes(metric, {metric: score}, images)
+    return None if mistakes is None else wilson_interval(images - mistakes, images)
 
 
 def loss_of_guessing(recipe: Recipe, classes: int) -> float:

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from search.learning.best_trials import EPOCHS, FRACTION, larger_part
 from search.learning.cautions import COPIES, METRIC, RULE, copies_in_validation
 from search.learning.evidence import Edit, Evidence, LeftAlone, ProposedEdit, SearchFinding
-from search.learning.search import ACCURACY, Search
+from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS, has_result
 from search.record.folder import Caution
 from search.record.summary import Summary
@@ -175,7 +175,7 @@ def since_when_nothing_was_gained(summary: Summary) -> str:
     metric, sign = summary.objective, summary.sign
     if summary.state == "running" or best is None or metric not in best.metrics:
         return ""
-    is_accuracy = metric == ACCURACY
+    is_accuracy = metric == "val_accuracy"
     if is_accuracy and summary.diagnosis is None:
         return ""
     points = summary.diagnosis.figures["noise_points"] if is_accuracy and summary.diagnosis else 0.0

@@ -30,9 +30,6 @@ from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.diagnosis import Diagnosis, diagnose
 from trainable.terminal import program_name
-from trainable.training.metrics import wilson_interval
-
-ACCURACY = "val_accuracy"  # the share of the validation images that are right
 
 
 class Search(StoredSearch):
@@ -108,11 +105,3 @@ def diagnosis_of(trial: Trial, info: DataInfo) -> Diagnosis | None:
         train_images=info.train_images,
         validation_images=info.validation_images,
     )
-
-
-def image_interval(metric: str, score: float, info: DataInfo) -> tuple[float, float] | None:
-    """Return the 95 % interval of a score for other images like those of the validation part; None of a
-    metric that is no share of images."""
-    if metric != ACCURACY or info.task_kind != "classification":
-        return None
-    return wilson_interval(round(score * info.validation_images), info.validation_images)

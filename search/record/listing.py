@@ -11,11 +11,9 @@ from search.record.home import Home, names_below
 from search.record.stored_search import StoredSearch
 from search.record.summary import State, Summary
 from search.study import STUDY_FILE
+from trainable.diagnosis import image_interval
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
-from trainable.training.metrics import wilson_interval
-
-OF_IMAGES = ("val_accuracy", "val_top5_accuracy")  # shares of images, whose interval is Wilson's
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,5 @@ def _best(search: StoredSearch, summary: Summary) -> tuple[float | None, tuple[f
         interval = estimate.interval
         return estimate.value, None if interval is None else (interval.low, interval.high)
     score = summary.best.metrics[summary.objective]
-    if summary.objective not in OF_IMAGES:
-        return score, None
-    images = search.info.validation_images
-    return score, wilson_interval(round(score * images), images)
+    info = search.info
+    return score, image_interval(summary.objective, score, info.task, info.validation_images)

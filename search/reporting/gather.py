@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from search.learning.pruning_audit import PruningAudit
 from search.learning.refine import refine
-from search.learning.search import Search, image_interval
+from search.learning.search import Search
 from search.learning.standings import standings
 from search.learning.verdicts import counts, promise
 from search.record.code import train_call
@@ -44,6 +44,7 @@ from search.reporting.content import (
 from search.reporting.rows import beliefs_of, finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
 from search.reporting.samples import samples_of
 from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, timeline
+from trainable.diagnosis import image_interval
 from trainable.errors import UserError
 from trainable.extras import needing_run
 from trainable.files.regular import read_regular
@@ -200,7 +201,12 @@ def _answer(search: Search, times: Timeline) -> SearchAnswer:
     best_is_own = best is not None and best.own
     goes_on = search.state in ("running", "interrupted")
     why_none = "no trial has finished yet" if goes_on else summary.why_none_finished
-    bounds = None if best is None else image_interval(metric, best.metrics[metric], search.info)
+    info = search.info
+    bounds = (
+        image_interval(metric, best.metrics[metric], info.task, info.validation_images)
+        if best is not None
+        else None
+    )
     verified = search.verified
     is_changed = verified is not None and best is not None and verified.recipe != best.digest
     hours = sum(each.end - each.start for each in times.attempts) * facts.workers / SECONDS_PER_HOUR

@@ -11,7 +11,7 @@ from shlex import quote
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
 from search.learning.cautions import gap_in_words
-from search.learning.search import Search, image_interval
+from search.learning.search import Search
 from search.record.code import train_call
 from search.record.folder import Caution, read_verification
 from search.record.trials import Trial
@@ -21,6 +21,7 @@ from spaces.catalog.explain import reasons
 from spaces.domains import counted
 from spaces.facts import Facts
 from trainable.data import DataInfo
+from trainable.diagnosis import image_interval
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose
@@ -243,7 +244,7 @@ def score_in_words(recipe: Recipe, info: DataInfo) -> str:
         runs = counted(len(final.seeds), "run")
         mean = f"{metric} {final.estimate:.4f} ({final.sureness}) in {runs} with fresh seeds"
         return f"{mean}; {score:.4f} in the search"
-    if (bounds := image_interval(metric, score, info)) is None:
+    if (bounds := image_interval(metric, score, info.task, info.validation_images)) is None:
         return f"{metric} {score:.4f}, of one run"
     images = counted(info.validation_images, "image")
     return f"{metric} {score:.4f} (95 % interval {bounds[0]:.4f} to {bounds[1]:.4f}, of {images} and one run)"

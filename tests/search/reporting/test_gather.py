@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import sem, t
 
 from search.learning.refine import refine
-from search.learning.search import Search, image_interval
+from search.learning.search import Search
 from search.learning.standings import standings
 from search.record.cursor import Cursor, write_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE, REPORT_DATA_FILE
@@ -23,6 +23,7 @@ from tests.search.planted_searches import planted
 from tests.search.reporting.small_reports import BELIEVED, VERIFICATION, hill, planted_report
 from tests.search.reporting.test_terminal import search_folder
 from tests.search.small_events import replace_journal
+from trainable.diagnosis import image_interval
 from trainable.training.metrics import wilson_interval
 
 SCHEMA = Path("docs/report.schema.json")
@@ -204,7 +205,7 @@ def test_the_interval_of_the_best_score_is_that_of_a_share_of_the_validation_ima
     answer, images = report.answer, Search(folder).info.validation_images
     assert answer.score is not None
     assert (answer.low, answer.high) == wilson_interval(round(answer.score * images), images)
-    assert image_interval("val_loss", 0.1, Search(folder).info) is None
+    assert image_interval("val_loss", 0.1, Search(folder).info.task, images) is None
 
 
 def test_validation_and_test_stand_side_by_side_with_intervals_of_the_same_runs() -> None:
