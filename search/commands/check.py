@@ -54,9 +54,11 @@ def run_check(options: CheckOptions) -> bool:
     later searches and trainings of them, and is recorded in a search that was named. Raises UserError.
     """
     began, tools = time.monotonic(), check_tools_named(options.debug or ())
-    named, seconds, new_list = input_with_images(options), options.time, options.write_exclusions
+    seconds, new_list = options.time, options.write_exclusions
     if new_list is not None:
         check_new_list(new_list)
+    named = input_with_images(options)
+    if new_list is not None:
         _check_lists_all(named)
     load_torch()
     bench = bench_of(options)

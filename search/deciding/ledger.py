@@ -397,6 +397,11 @@ class Ledger:
         """Whether every trial that has not ended is paused."""
         return len(self._paused) == len(self.open_trials)
 
+    @property
+    def _trains_repeats_alone(self) -> bool:
+        """Whether every trial that has not ended is a finalist's run."""
+        return all(self._record.trials[number].is_repeat for number in self.open_trials)
+
     def _stop_paused(self) -> None:
         """Journal the end of the paused trials that may not go on."""
         for number, rung in sorted(self._paused.items()):
@@ -406,7 +411,7 @@ class Ledger:
     def _next_repeat(self) -> int | None:
         """Return the next run of a finalist, which is journaled; None where none is left, or while a trial
         of the search itself trains."""
-        if not all(self._record.trials[number].is_repeat for number in self.open_trials):
+        if not self._trains_repeats_alone:
             return None
         repeat = next(self._missing_repeats(), None)
         return None if repeat is None else self._add_repeat(repeat)
@@ -440,8 +445,7 @@ class Ledger:
         a goal, the trials of the search that are under way end, too."""
         for number, (state, reason) in tuple(self._decided_ends.items()):
             self._write(EndEvent(trial=number, state=state, reason=reason))
-        under_way = [each for each in self.open_trials if not self._record.trials[each].is_repeat]
-        if self.reached is not None and under_way:
+        if self.reached is not None and not self._trains_repeats_alone:
             self.cut_short(self.reached)
 
     def _apply(self, event: Event) -> None:

@@ -48,6 +48,7 @@ def test_a_huge_rate_is_unstable_or_diverged(rate: float) -> None:
 
 
 @pytest.mark.slow("trains networks")
-def test_a_sound_run_on_digits_is_healthy() -> None:
+def test_a_sound_run_on_digits_is_healthy_or_at_its_ceiling() -> None:
     found = trained({"loop.epochs": 15, "optimizer.lr": 0.5})
-    assert found.verdict == "healthy", found
+    assert found.verdict in ("healthy", "at its ceiling"), found
+    assert found.changes == ()

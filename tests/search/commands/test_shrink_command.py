@@ -173,7 +173,7 @@ def test_the_recipe_of_the_whole_network_stays_one_that_is_trained_and_exported(
     assert tunebook("shrink", "trained", "--seeds", 2, "-o", "small")[0] == 0
     for file in ("small/training.yaml", "trained/recipe.yaml"):
         assert "pruned" not in tunebook("train", file)[1]
-        assert tunebook("export", file, "-o", "exported.yaml")[0] == 0
+        assert tunebook("export", file, "-o", "exported.yaml", "--force")[0] == 0
     assert tunebook("train", "small/recipe.yaml", "--out", "whole")[0] == 0
     again = read_recipe(Path("whole/recipe.yaml"))
     assert again.provenance is not None

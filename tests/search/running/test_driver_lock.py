@@ -194,8 +194,9 @@ def test_a_folder_instead_of_a_file_is_one_line(
     (folder / name).mkdir()
     code, out, err = tunebook(command, folder)
     wanted = out + err
+    lines = [each for each in wanted.splitlines() if not each.startswith("more: docs/errors.md#")]
     # a damaged journal and a delivery that fails are failures; MLflow's cursor is else a wrong call
-    assert (code, wanted.count("\n")) == (1 if command == "sync" or name == EVENTS_FILE else 2, 1)
+    assert (code, len(lines)) == (1 if command == "sync" or name == EVENTS_FILE else 2, 1)
     assert str(folder / name) in wanted
     assert "Is a directory" in wanted or "is a directory" in wanted
 
