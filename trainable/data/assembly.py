@@ -204,6 +204,7 @@ def _assemble(
         groups=None if groups is None else numbered(groups),
         shared=() if groups is None else shared_groups(groups),
         in_series=series_of(members, collection.classes) if groups is None else None,
+        inner_folders=collection.inner_folders,
     )
 
 

@@ -74,6 +74,7 @@ class DataSet:
     groups: Mapping[Split, Integers] | None = None
     shared: tuple[SharedGroups, ...] = ()  # these groups are in two parts
     in_series: Series | None = None  # where no groups are known, what seem to be series
+    inner_folders: tuple[str, ...] = ()  # as a Collection's
     cache: ImageCache | None = None  # machines may keep these images decoded on their disks
     files: str = ""  # a digest for caches of the images in their order: `files_digest`; of own data none
     crops: bool = True  # whether training may ask for resized crops, for which the cache keeps larger squares

@@ -53,7 +53,16 @@ def read(root: Path, choice: PartChoice = ALL_PARTS) -> Collection:
     classes = ordered(name for tree in trees.values() for name in tree.images)
     _check_one_label(trees.values())
     parts = {part: _source(root, tree, classes) for part, tree in trees.items()}
-    return Collection(str(root), "folder", classes, parts)
+    return Collection(str(root), "folder", classes, parts, inner_folders=_inner_folders(root, trees["train"]))
+
+
+def _inner_folders(root: Path, tree: FolderTree) -> tuple[str, ...]:
+    """Return the folders below class folders that hold images, if most of the images lie in such folders."""
+    folders = [path.parent for paths in tree.images.values() for path in paths]
+    inner = [folder for folder in folders if folder.parent != tree.folder]
+    if 2 * len(inner) <= len(folders):
+        return ()
+    return tuple(folder.relative_to(root).as_posix() for folder in dict.fromkeys(inner))
 
 
 def _check_not_wrapped(root: Path) -> None:

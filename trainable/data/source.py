@@ -232,6 +232,7 @@ class Collection:
     # The classes that `data.min_images` leaves out, with their numbers of training images
     classes_left_out: Mapping[str, int] = field(default_factory=dict)
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
+    inner_folders: tuple[str, ...] = ()  # below class folders, those with most of the training images
 
     @property
     def split_by(self) -> tuple[str, ...]:

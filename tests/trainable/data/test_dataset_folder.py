@@ -103,6 +103,15 @@ def test_nested_folders_belong_to_their_top_class(tmp_path: Path) -> None:
     assert collection.classes == ("cat", "dog")
     assert collection.parts["train"].name(2) == "cat/indoors/sofa/x.jpg"
     assert collection.parts["train"].labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert collection.inner_folders == (), "most images lie in the class folders themselves"
+
+
+def test_folders_in_class_folders_that_hold_most_images_are_listed(tmp_path: Path) -> None:
+    write_classes(tmp_path / "train" / "cat", {"indoors": 2, "outdoors": 2})
+    write_classes(tmp_path / "train" / "dog", {"garden": 1})
+    write_classes(tmp_path / "test", TWO)
+
+    assert read(tmp_path).inner_folders == ("train/cat/indoors", "train/cat/outdoors", "train/dog/garden")
 
 
 def test_hidden_files_junk_and_files_that_are_no_images_are_left_alone(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from trainable.checks.short_training import FEWEST, NOISE_POINTS
 from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
 from trainable.curves.levels import TOLD_APART
 from trainable.data import DataSet
+from trainable.data.groups import IMAGES_A_SERIES
 from trainable.data.part_names import none_leaves_out
 from trainable.errors import listed
 from trainable.recipe.data import Unscored
@@ -75,6 +76,7 @@ def check_labels(data: DataSet, unscored: Unscored = "refuse") -> Iterator[Findi
             "nothing, if they are not to be learnt; else gather more of them, and lower data.min_images",
         )
     yield from missing
+    yield from _within_class_folders(data)
     yield from _named_like_no_label(data)
     yield from _rare(data)
     yield _balance(data)
@@ -95,6 +97,22 @@ def _missing(data: DataSet, unscored: Unscored) -> Iterator[Finding]:
                 else "nobody will see how well they are learnt: scores are means over the other classes",
                 f"give the {name} part images of every class{none_leaves_out(name) or NEVER_TRAINED}",
             )
+
+
+def _within_class_folders(data: DataSet) -> Iterator[Finding]:
+    """Yield a note where class folders have folders of their own with several images each: those may be the
+    classes that are meant. So few that they could only be parts of a class are no classes."""
+    inner, classes = data.inner_folders, len(data.info.classes)
+    if classes < len(inner) <= data.info.train_images // IMAGES_A_SERIES and not data.grouped:
+        yield Finding(
+            "class balance",
+            "note",
+            f"the {classes} classes are the uppermost folders; in them are {len(inner):,} folders with "
+            f"training images, such as {inner[0]}",
+            "all images below one class folder are learnt as one class",
+            "nothing, if that is meant; if the lowest folders are the classes, list the images in a CSV file "
+            "(docs/how-to/csv.md has the lines that write it)",
+        )
 
 
 def _named_like_no_label(data: DataSet) -> Iterator[Finding]:

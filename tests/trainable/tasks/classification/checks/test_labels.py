@@ -84,6 +84,13 @@ def test_a_class_that_is_called_as_if_images_had_no_label_is_a_warning(
     assert all("data.exclude" in each.do for each in found)
 
 
+@pytest.mark.parametrize(("folders", "said"), [(4, True), (3, False), (46, False)])
+def test_folders_in_class_folders_may_be_the_classes_that_are_meant(folders: int, said: bool) -> None:
+    data = replace(data_set(90), inner_folders=tuple(f"a/{n}" for n in range(folders)))
+    notes = [each.what for each in check_labels(data) if each.level == "note"]
+    assert [note.partition(";")[0] for note in notes] == ["the 3 classes are the uppermost folders"] * said
+
+
 def test_a_class_without_training_images_is_not_said_to_be_learnt() -> None:
     data = data_set(48)
     assert isinstance(data.train, ArrayPart)
