@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -88,6 +89,29 @@ def headings(page: str) -> set[str]:
 def test_every_check_has_a_section_that_its_table_names() -> None:
     sections = {Finding(name, "warning", "").section for name in get_args(CheckName)}
     assert sections - headings("checks.md") == set()
+
+
+def said() -> Iterator[str]:
+    """Yield, as a pattern, each text of a check that has more than three words, whatever is filled in."""
+    for file in [ROOT / "trainable/check.py", *(ROOT / "trainable").rglob("checks/*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            words = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+            if len(re.findall(r"\w+", words)) > 3:
+                yield re.escape(words).replace(r"\{\}", ".*?")
+
+
+def test_the_section_of_a_check_is_whole_and_its_example_is_what_the_check_says() -> None:
+    text = (ROOT / "docs/checks.md").read_text(encoding="utf-8")
+    heads = "Looked at", "Speaks up", "Why it matters", "What helps", "It says, for example"
+    examples = {}
+    for section in text.split("\n### ")[1:]:
+        name, _, body = section.partition("\n")
+        assert tuple(re.findall(r"^- \*(.+?):\*", body, re.MULTILINE)) == heads, name
+        examples[name] = " ".join(body.partition("example:* `")[2].partition("`")[0].split())
+    patterns = [*said()]
+    unsaid = {name for name, line in examples.items() if not any(re.search(each, line) for each in patterns)}
+    assert unsaid == {"gradients"}  # torch says it
 
 
 def errors_of(kind: type[UserError]) -> Iterator[type[UserError]]:

@@ -34,7 +34,7 @@ from search.study import Resources, Study
 from search.study.first_trials import first_trials
 from search.study.space import check_trials, far_rates, space_name
 from spaces.catalog.catalog import just_missed
-from spaces.catalog.explain import Row, evidence, recipe_rows, space_rows
+from spaces.catalog.explain import Row, evidence, recipe_rows, sections, space_rows
 from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -187,7 +187,10 @@ def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[Rend
         for threshold, paths in just_missed(space_name(study, facts), space, facts).items():
             yield Text(f"just missed: {' and '.join(paths)}: fixed, since {threshold}")
     if not plan.has_begun and (pages := evidence(space)):  # a search may have begun with other rules
-        yield Text(f"what these rules rest on, in tunebook's repository: {', '.join(pages)}")
+        yield Text(
+            f"more on each rule, in tunebook's repository: {sections(space)[0]} and the sections below it"
+        )
+        yield Text(f"what these rules rest on: {', '.join(pages)}")
     if everything:
         yield rows_table("fixed", fixed)
     else:

@@ -15,8 +15,8 @@ from spaces.facts import Facts
 from spaces.forms import purpose_of
 from spaces.priors import Normal, Prior, describe
 from spaces.rules.heuristics import values_for
-from spaces.rules.rules import RULES
-from spaces.rules.rulings import PAGES
+from spaces.rules.rules import RULES, Rule
+from spaces.rules.rulings import PAGE, PAGES, anchor
 from spaces.space import Dimension, RuleValue, Space
 from trainable.recipe import REFERENCE_BATCH, Recipe
 from trainable.recipe.base import Purpose
@@ -50,15 +50,22 @@ def space_rows(space: Space) -> list[Row]:
     return varying + fixed
 
 
-def evidence(space: Space) -> list[str]:
-    """Return the pages in the repository that say what the rules of a space rest on, in drawing order.
+def sections(space: Space) -> list[str]:
+    """Return where the repository explains each rule of a space: a page with its anchor, in drawing order."""
+    return [f"{PAGE}#{anchor(path)}" for path in dict.fromkeys(rule.path for rule in _rules_behind(space))]
 
-    A range or a belief that a person wrote has none, as have the ranges of the space `wide`.
-    """
+
+def evidence(space: Space) -> list[str]:
+    """Return the pages in the repository that say what the rules of a space rest on, in drawing order."""
+    pages = dict.fromkeys(rule.words.page for rule in _rules_behind(space))
+    return [f"{PAGES}/{page}" for page in pages if page is not None]
+
+
+def _rules_behind(space: Space) -> list[Rule]:
+    """Return the rules that gave a space its ranges: none where a person wrote one, and none in `wide`."""
     task = space.base.task.kind
     by_rule = {each.path for each in space.dimensions if each.source not in (OVERRIDES, STATED)}
-    rules = [rule.words for rule in RULES if rule.path in by_rule and task in rule.tasks]
-    return [f"{PAGES}/{page}" for page in dict.fromkeys(each.page for each in rules) if page is not None]
+    return [rule for rule in RULES if rule.path in by_rule and task in rule.tasks]
 
 
 def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> list[Row]:

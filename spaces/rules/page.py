@@ -16,7 +16,7 @@ from spaces.facts import Backbone, Facts
 from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, describe
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
-from spaces.rules.rulings import Distribution, RuleWords, shown_parameters
+from spaces.rules.rulings import Distribution, RuleWords, anchor, shown_parameters
 from trainable.recipe import Recipe
 from trainable.recipe.base import with_guide_names
 
@@ -176,15 +176,10 @@ def _rules() -> Iterator[str]:
                 text = f"As for `{before}`."
             else:
                 text = fill(words.text, WIDTH, break_long_words=False, break_on_hyphens=False)
-                if words.page is not None:
-                    text += f"\n[Why](rules/{words.page}#{anchor(path)})"
+                why = "" if words.page is None else f"[Why](rules/{words.page}#{anchor(path)}) · "
+                text += f"\n{why}[Say otherwise](#saying-otherwise)"
             yield from (text, "", *_table(rules), "")
             yield from (f"Source: {_linked(_sources(rules))}.", "")
-
-
-def anchor(path: str) -> str:
-    """Return the anchor of a field's section on a page, as GitHub makes it of the heading."""
-    return re.sub(r"[^a-z0-9_ -]", "", path.lower()).replace(" ", "-")
 
 
 def _table(rules: Sequence[Rule]) -> Iterator[str]:

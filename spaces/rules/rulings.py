@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Context
@@ -18,7 +19,8 @@ Word = TypeVar("Word", bound=str)
 P = ParamSpec("P")
 Found = TypeVar("Found", bound="Distribution | Threshold | None", covariant=True)
 
-PAGES = "docs/rules"  # of the repository: what was measured and published
+PAGE = "docs/heuristics.md"  # of the repository: a section for each field that has a rule
+PAGES = "docs/rules"  # what was measured and published
 MILLION = 1_000_000
 IMAGENET_IMAGES = 1_280_000  # on so many images the documents' numbers were found (PaddleClas guide, 003:88)
 # Images that the shortest measured runs saw, and with which nets of CIFAR's sizes no longer underfit
@@ -26,6 +28,11 @@ SHORT_RUN, LONG_RUN = 30_000, 3_000_000
 # Epochs: from the first on augmentation is tried, from the second as often as the documents' gains ask
 LONG_ENOUGH, LONG = 10, 100
 NEAR = 0.25  # a rule just misses whose fact is below its threshold by this share of it at most; ours
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor of a section on a page, as GitHub makes it of the heading."""
+    return re.sub(r"[^a-z0-9_ -]", "", heading.lower()).replace(" ", "-")
 
 
 @dataclass(frozen=True)

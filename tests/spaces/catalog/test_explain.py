@@ -7,9 +7,10 @@ import pytest
 from pydantic import BaseModel
 
 from spaces.catalog.catalog import make_space
-from spaces.catalog.explain import Row, evidence, reasons, recipe_rows, space_rows
+from spaces.catalog.explain import Row, evidence, reasons, recipe_rows, sections, space_rows
 from spaces.facts import Facts
 from spaces.forms import fields_of, purpose_of
+from spaces.rules.rulings import PAGE, anchor
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts, masks_facts
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
@@ -251,6 +252,13 @@ def test_provenance_is_not_explained() -> None:
     assert not [
         path for path in reasons(Recipe.from_tree(tree), facts=digits_facts()) if "provenance" in path
     ]
+
+
+def test_every_rule_of_a_space_has_a_section_on_the_page_of_rules() -> None:
+    headings = re.findall(r"^### (.+)$", (REPOSITORY / PAGE).read_text(), flags=re.MULTILINE)
+    found = sections(make_space("document", base_recipe(imagenet_facts()), frozenset(), imagenet_facts(), {}))
+    assert found[0] == "docs/heuristics.md#optimizerkind"
+    assert {place.partition("#")[2] for place in found} <= {*map(anchor, headings)}
 
 
 def test_pages_say_what_the_rules_of_a_space_rest_on_and_none_what_a_person_wrote() -> None:

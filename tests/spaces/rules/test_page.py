@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from spaces.catalog.catalog import NAMES, make_space
-from spaces.rules.page import MARK, anchor, head_of, page
+from spaces.rules.page import MARK, head_of, page
 from spaces.rules.rules import RULES
-from spaces.rules.rulings import heuristic
+from spaces.rules.rulings import anchor, heuristic
 from tests.spaces.small_facts import base_recipe, imagenet_facts
 from trainable.recipe.base import GUIDES
 from trainable.recipe.yamlfile import parse_tree
