@@ -119,6 +119,8 @@ def _turned(text: str, path: Path) -> tuple[str, list[Path]]:
 
     def turn(match: re.Match[str]) -> str:
         target, hash_, anchor = (match[1] or "").partition("#")
+        if match[0].startswith("`"):  # a forge wants bars of code in a table escaped; Zensical shows the escape
+            return match[0].replace(r"\|", "|")
         if not target or re.match(r"[a-z]+:", target):
             return match[0]
         linked = (path.parent / target).resolve()
