@@ -119,7 +119,7 @@ def _turned(text: str, path: Path) -> tuple[str, list[Path]]:
 
     def turn(match: re.Match[str]) -> str:
         target, hash_, anchor = (match[1] or "").partition("#")
-        if match[0].startswith("`"):  # a forge wants bars of code in a table escaped; Zensical shows the escape
+        if match[0].startswith("`"):  # for a forge bars in a table are escaped; here the escapes would show
             return match[0].replace(r"\|", "|")
         if not target or re.match(r"[a-z]+:", target):
             return match[0]
@@ -190,7 +190,7 @@ def title_of(text: str) -> str:
 
 def _paragraphs(text: str) -> Iterator[str]:
     """Yield the paragraphs of prose, each as one line without marks of Markdown."""
-    for block in text.split("\n\n"):
+    for block in re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).split("\n\n"):
         if block.strip() and not re.match(r"[#<|`!{]|[-*] | {4}|\d+\. ", block.lstrip("\n")):
             plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)
             yield " ".join(plain.replace("**", "").split())
