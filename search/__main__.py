@@ -49,7 +49,7 @@ from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.extras import needing_run
 from trainable.imports import import_installed_alone, sharing_distributions
-from trainable.processes import ended_by_signals
+from trainable.processes import ended_by_signals, ending_at_once
 from trainable.stages import shown_by, stage, waited_for
 from trainable.terminal import StageLines, program_name, show_what_can_be_shown, tell, tell_json
 from trainable.train_options import Json, TrainOptions
@@ -210,7 +210,7 @@ def ui(
 @command(app, "tunebook sync searches/flowers")
 def sync(folder: Folder) -> None:
     """Send to MLflow, and to an object store, what could not be sent while the search ran."""
-    with paused():
+    with stage(IMPORTS), paused():
         from search.commands.guests import sync as send
 
     raise typer.Exit(0 if send(folder) else FAILED)
@@ -355,4 +355,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    ending_at_once(main)

@@ -9,5 +9,6 @@ def main() -> None:
     """Run the command line."""
     import_installed_alone()
     from search.__main__ import main as run
+    from trainable.processes import ending_at_once
 
-    run()
+    ending_at_once(run)

@@ -23,7 +23,7 @@ from pathlib import Path
 from trainable.bench import DeviceChoice, bench_on
 from trainable.errors import RunError, UserError
 from trainable.models.network_names import read_named_recipe
-from trainable.processes import ended_by_signals
+from trainable.processes import ended_by_signals, ending_at_once
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network, refuse_trained
 from trainable.recipe.yamlfile import with_settings
@@ -122,4 +122,4 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     show_what_can_be_shown()
-    sys.exit(main())
+    ending_at_once(lambda: sys.exit(main()))

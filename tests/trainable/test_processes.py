@@ -90,3 +90,63 @@ def test_a_signal_waits_until_what_was_started_is_noted(number: int, ends: type[
     finally:
         signal.signal(signal.SIGINT, before)
     assert noted == ["the process"]
+
+
+ENDING_PROGRAM = """
+import atexit, os, sys, threading, time
+from trainable.processes import ending_at_once
+
+class Large:
+    def __del__(self):
+        os.write(1, b"taken apart\\n")
+
+large = Large()
+atexit.register(print, "registered")
+
+def late():
+    time.sleep(0.1)
+    print("thread")
+
+def main():
+    threading.Thread(target=late).start()
+    print("main")
+    sys.exit({code})
+
+{call}
+"""
+
+
+def ended(code: str, call: str = "ending_at_once(main)", stdout: int | None = None) -> tuple[int, str, str]:
+    command = [sys.executable, "-c", ENDING_PROGRAM.format(code=code, call=call)]
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE if stdout is None else stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("code", "number"), [("3", 3), ("0", 0), ("None", 0), ("-1", 255)])
+def test_a_program_ends_with_all_that_python_does_but_for_taking_its_memory_apart(
+    code: str, number: int
+) -> None:
+    said = "main\nthread\nregistered\n"
+    assert ended(code) == (number, said, "")
+    if code == "3":
+        assert ended(code, call="main()") == (number, f"{said}taken apart\n", "")
+
+
+@pytest.mark.parametrize("call", ["main()", "ending_at_once(main)"])
+def test_what_cannot_be_printed_at_the_end_has_the_code_that_python_has_for_it(call: str) -> None:
+    with open("/dev/full", "wb") as full:
+        code, _, said = ended("0", call, full.fileno())
+    assert code == 120
+    assert "No space left on device" in said
+
+
+@pytest.mark.parametrize("call", ["main()", "ending_at_once(main)"])
+def test_words_to_end_with_are_printed_by_python(call: str) -> None:
+    code, _, said = ended("'why'", call)
+    assert (code, said) == (1, "why\n")

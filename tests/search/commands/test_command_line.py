@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -178,3 +182,22 @@ def test_an_unreadable_recipe_lists_every_fault(refusal: Refusal, tmp_path: Path
     (tmp_path / "recipe.yaml").write_text("loop: {epochs: 0}\noptimizer: {lr: fast}\n")
     err = refusal("train", "recipe.yaml")
     assert [words for words in ("2 faults", "loop.epochs", "optimizer.lr") if words not in err] == []
+
+
+def test_the_program_ends_with_its_last_line_and_does_not_take_its_memory_apart() -> None:
+    program = (
+        "import os, sys\n"
+        "class Large:\n"
+        "    def __del__(self): os.write(1, b'taken apart')\n"
+        "large, sys.argv = Large(), ['tunebook', '--version']\n"
+        "from search.program import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    assert done.stdout.splitlines() == [f"tunebook {version('tunebook')}"]
