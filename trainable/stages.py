@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
@@ -37,12 +37,39 @@ class Stage:
         return f"{self.done:,} of {self.total:,} {self.unit}{'s' if self.total > 1 else ''}"
 
 
+class Count(NamedTuple):
+    """How far something is, as a process tells another."""
+
+    unit: str
+    total: int
+    done: int
+
+
 class Onlooker(Protocol):
     """Who shows stages. One may begin within another, and ends before it."""
 
     def began(self, stage: Stage) -> None: ...
 
     def ended(self, stage: Stage) -> None: ...
+
+
+class Counts:
+    """An onlooker that shows nothing, and knows what is counted now: for a process whose parent shows it."""
+
+    def __init__(self) -> None:
+        self._counted: list[Stage] = []
+
+    def began(self, stage: Stage) -> None:
+        if stage.total:
+            self._counted = [*self._counted, stage]  # another thread may be reading the old list
+
+    def ended(self, stage: Stage) -> None:
+        self._counted = [each for each in self._counted if each is not stage]
+
+    @property
+    def outermost(self) -> Count | None:
+        """What is counted now; the epochs where an epoch counts its steps as well."""
+        return next((Count(each.unit, each.total, each.done) for each in self._counted), None)
 
 
 _onlooker: ContextVar[Onlooker | None] = ContextVar("onlooker", default=None)

@@ -36,6 +36,7 @@ from search.study.space import check_trials, far_rates, space_name
 from spaces.catalog.catalog import just_missed
 from spaces.catalog.explain import Row, evidence, recipe_rows, sections, space_rows
 from trainable.bench import Bench
+from trainable.collector import load_torch
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.terminal import tell_json
@@ -134,7 +135,8 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
 
 def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
     """Return what a search of a study would do, and what was measured for it. Raises UserError."""
-    from search.commands.forecast import Prospect, explained_forecast  # torch takes seconds to import
+    load_torch()
+    from search.commands.forecast import Prospect, explained_forecast  # imports torch
 
     hardware = local_hardware()
     trial = per_trial(study.resources, hardware)

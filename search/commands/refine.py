@@ -9,6 +9,7 @@ from search.learning.refine import refine, write_next
 from search.learning.search import Search
 from search.reporting.terminal import show_refined
 from trainable.files.folders import refuse_existing
+from trainable.stages import stage
 from trainable.terminal import tell_json
 
 
@@ -22,7 +23,8 @@ def run_refine(options: RefineOptions) -> None:
     folder, out = options.folder, options.out
     if out is not None and not options.force:
         refuse_existing("-o", out)
-    refined = refine(Search(folder.absolute()))
+    with stage("auditing the search"):
+        refined = refine(Search(folder.absolute()))
     if out is not None:
         write_next(refined, out)
     if options.as_json:

@@ -38,6 +38,7 @@ from search.running.switch import StopSwitch
 from search.study import Study
 from search.study.code import NO_CODE, Code
 from trainable.bench import Say
+from trainable.collector import paused
 from trainable.stages import stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -73,7 +74,8 @@ def tracker_of(home: Home, study: Study, model: Carried | None = None) -> Tracke
     search = Search(home.folder)  # its space is read once a trial is in the journal
 
     def program() -> ExportedProgram:
-        from search.results.trained_trial import best_program  # torch takes seconds to import
+        with paused():  # torch takes seconds to import
+            from search.results.trained_trial import best_program
 
         code = NO_CODE if model is None else Code(model=model.load())
         return best_program(Search(home.folder), code)
@@ -264,7 +266,7 @@ class Deliveries:
         try:
             yield
         finally:
-            with stage("sending the last results to MLflow"):
+            with stage("sending the last results, and the best network, to MLflow"):
                 following.close(DRAIN_SECONDS, rest=not switch.lost)
             if in_store is not None:  # last: it copies what the others wrote
                 with stage("sending the last files to the object store"):

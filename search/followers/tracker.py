@@ -32,6 +32,7 @@ from search.record.home import Home
 from search.record.journal import Event
 from search.record.trials import Trial
 from search.study import STUDY_FILE, Study
+from trainable.collector import paused
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe.trees import leaves
@@ -232,7 +233,8 @@ class Tracker(Consumer):
 def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None]) -> RunStore:
     """Return the search's runs in the study's MLflow; the first call in a process imports MLflow."""
     quiet_mlflow()
-    from search.followers.mlflow_runs import RunStore
+    with paused():
+        from search.followers.mlflow_runs import RunStore
 
     uri = str(study.tracking.uri)
     return RunStore(uri, study.experiment, artifact_location(uri, study.storage), search_id, refuse)

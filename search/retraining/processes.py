@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,9 @@ from trainable.errors import UserError
 from trainable.processes import end_with_parent, undisturbed
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import parse_tree, to_yaml
+from trainable.stages import Count, Counts, Stage, counting, shown_by
+
+TOLD_SECONDS = 1.0  # so often a process tells how far it is
 
 # a function of a module: the recipe, whether to score the test part, with what it works
 Work = Callable[[Recipe, bool, Bench], Any]
@@ -52,6 +56,7 @@ def in_processes(
 ) -> Generator[Done]:
     """Do the work on each recipe, read from its YAML in a process of its own; yield them in their order.
 
+    What the next one to be yielded counts, such as its epochs, is counted here while it is waited for.
     On a CPU as many run at once as have the threads of the recipe's provenance; on a GPU one after the other.
     The processes that still work when this is closed, or interrupted, are ended; they end with this process,
     however it ends.
@@ -71,17 +76,29 @@ def _at_once(recipes: Sequence[Recipe]) -> int:
 def _in_order(asked: Sequence[tuple[Any, ...]], at_once: int) -> Iterator[tuple[Any, str | None]]:
     """Yield in their order what `_done` returns for these arguments, each in a process of its own."""
     waiting, found = enumerate(asked), dict[int, tuple[Any, str | None]]()
+    counts: dict[int, Count] = {}
     with _ended_at_last() as running:
         for place in range(len(asked)):
-            while place not in found:
-                while len(running) < at_once and (following := next(waiting, None)) is not None:
-                    _start(running, *following)
-                ready = wait(list(running))
-                for answer in [each for each in running if each in ready]:
-                    started = running[answer]
-                    found[started.place] = _received(answer, started.process)
-                    del running[answer]
+            with counting("", 0) as shown:
+                while place not in found:
+                    while len(running) < at_once and (following := next(waiting, None)) is not None:
+                        _start(running, *following)
+                    _show(shown, counts.get(place))
+                    ready = wait(list(running))
+                    for answer in [each for each in running if each in ready]:
+                        started = running[answer]
+                        received = _received(answer, started.process)
+                        if isinstance(received, Count):
+                            counts[started.place] = received
+                        else:
+                            found[started.place] = received
+                            del running[answer]
             yield found.pop(place)
+
+
+def _show(shown: Stage, count: Count | None) -> None:
+    if count is not None:
+        shown.unit, shown.total, shown.done = count
 
 
 @contextmanager
@@ -113,18 +130,43 @@ def _start(running: dict[Connection, _Started], place: int, arguments: tuple[Any
     to_answer.close()  # from now on the process alone can answer, and its end is the end of the pipe
 
 
-def _received(answer: Connection, process: SpawnProcess) -> tuple[Any, str | None]:
+def _received(answer: Connection, process: SpawnProcess) -> Count | tuple[Any, str | None]:
+    """Return how far a process is, or what it has come to: then it has ended."""
     try:
-        found: tuple[Any, str | None] = answer.recv()
+        received: Count | tuple[Any, str | None] = answer.recv()
     except EOFError:
-        found = None, "its process was killed; out of memory?"
-    process.join()
-    return found
+        received = None, "its process was killed; out of memory?"
+    if not isinstance(received, Count):
+        process.join()
+    return received
 
 
 def _answer(to_answer: Connection, work: Work, recipe: str, test: bool, bench: Bench) -> None:
     end_with_parent()
-    to_answer.send(_done(work, recipe, test, bench))
+    with _telling_how_far(to_answer) as counts, shown_by(counts):
+        done = _done(work, recipe, test, bench)
+    to_answer.send(done)
+
+
+@contextmanager
+def _telling_how_far(to_answer: Connection) -> Iterator[Counts]:
+    """Send what is counted in the block, whenever that has changed; nothing is sent after it."""
+    counts, is_over = Counts(), threading.Event()
+
+    def tell() -> None:
+        told = None
+        while not is_over.wait(TOLD_SECONDS):
+            if (now := counts.outermost) is not None and now != told:
+                to_answer.send(now)
+                told = now
+
+    teller = threading.Thread(target=tell, name="tells how far it is", daemon=True)
+    teller.start()
+    try:
+        yield counts
+    finally:
+        is_over.set()
+        teller.join()
 
 
 def _done(work: Work, recipe: str, test: bool, bench: Bench) -> tuple[Any, str | None]:

@@ -8,7 +8,17 @@ import time
 
 import pytest
 
-from trainable.stages import Stage, counting, shown_by, stage, track, waited_for, waited_seconds
+from trainable.stages import (
+    Count,
+    Counts,
+    Stage,
+    counting,
+    shown_by,
+    stage,
+    track,
+    waited_for,
+    waited_seconds,
+)
 from trainable.terminal import StageLines, tell
 
 
@@ -157,6 +167,17 @@ def test_items_are_counted_as_they_are_done(capsys: pytest.CaptureFixture[str]) 
             if recipe == "c":
                 looked_at_each_second(lines, clock, 1)
     assert capsys.readouterr().err.splitlines()[0] == "timing ... 2 of 3 recipes"
+
+
+def test_a_process_that_is_waited_for_knows_what_it_counts_the_outermost_first() -> None:
+    counts = Counts()
+    with shown_by(counts), stage("training"):
+        assert counts.outermost is None
+        with counting("epoch", 20) as epochs:
+            for _ in track("abc", "step", 3):
+                epochs.done += 1
+            assert counts.outermost == Count("epoch", 20, 3)
+        assert counts.outermost is None
 
 
 def test_a_terminal_has_a_bar_that_makes_room_for_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from search.commands.explain import explained_rows
 from search.commands.facts_table import FACT_TEXTS, FactRow, fact_rows
 from search.commands.guests import ALL
 from search.facts.hardware import Hardware, Node
@@ -25,6 +26,7 @@ from tests.search.planted_searches import planted
 from tests.spaces.small_facts import digits_facts, imagenet_facts, masks_facts
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_segmentations import write_masks
+from trainable.bench import Bench
 from trainable.data import DataInfo
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
@@ -395,3 +397,9 @@ def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_th
         assert f"learned from {line}" in " ".join(of_search.split())
     Path("new.yaml").write_text("data: {path: digits}\nspace: {learn_from: [nowhere]}\n")
     assert "space.learn_from.0: nowhere: no such folder" in refusal("explain", "new.yaml")
+
+
+def test_torch_is_loaded_in_a_stage_that_a_person_sees(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trainable.stages")
+    explained_rows(Study.from_tree({"data": {"path": "digits"}}), everything=False, bench=Bench())
+    assert caplog.messages[0].startswith("loading torch: ")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.options import RefineOptions
+from search.commands.refine import run_refine
 from search.learning.refine import Draft, next_name, refine
 from search.learning.search import Search
 from search.record.folder import read_facts
@@ -69,6 +71,12 @@ def test_without_a_file_nothing_is_written(tunebook: Call, tmp_path: Path) -> No
     assert code == 0
     assert "-o FILE writes the next study" in out
     assert set(tmp_path.rglob("*")) == before
+
+
+def test_the_audit_is_a_stage_that_a_person_sees(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "trainable.stages")
+    run_refine(RefineOptions(folder=planted(tmp_path / "searches", towards(0.5), **SMALL)))
+    assert caplog.messages[-1].startswith("auditing the search: ")
 
 
 def test_a_healthy_search_changes_nothing_and_says_what_was_looked_at(tunebook: Call, tmp_path: Path) -> None:

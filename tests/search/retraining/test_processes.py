@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,6 +19,7 @@ from tests.waiting import wait_until
 from trainable.bench import Bench
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
+from trainable.stages import Stage, counting, shown_by
 
 LONG = 600.0  # so many seconds are never waited for in a test
 
@@ -53,6 +55,12 @@ def interrupts_its_parent(recipe: Recipe, test: bool, bench: Bench) -> None:
     time.sleep(LONG)
 
 
+def counts_until_that_is_shown(recipe: Recipe, test: bool, bench: Bench) -> None:
+    with counting("epoch", 20) as epochs, counting("step", 100):
+        epochs.done = 2
+        wait_until(Path(os.environ["SHOWN"]).exists, every=0.05)
+
+
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file in which a process writes its id when it begins to work."""
@@ -78,6 +86,31 @@ def test_a_process_that_is_killed_is_that_runs_fault_and_the_others_are_done() -
 def test_more_recipes_than_processors_are_all_done_in_their_order() -> None:
     count = len(os.sched_getaffinity(0)) + 2
     assert [each.result for each in in_processes(seed_of, recipes(count))] == list(range(count))
+
+
+@pytest.mark.slow("starts processes")
+def test_how_far_the_next_one_is_can_be_seen_while_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOWN", str(tmp_path / "shown"))
+    seen: list[Stage] = []
+
+    class Looks:
+        def began(self, stage: Stage) -> None:
+            seen.append(stage)
+
+        def ended(self, stage: Stage) -> None: ...
+
+    def note() -> None:
+        wait_until(lambda: "2 of 20 epochs" in [each.progress for each in seen], every=0.05)
+        (tmp_path / "shown").touch()
+
+    noting = threading.Thread(target=note, daemon=True)
+    noting.start()
+    with shown_by(Looks()):
+        (done,) = in_processes(counts_until_that_is_shown, recipes(1))
+    noting.join()
+    assert done.fault is None, "the process saw that it was shown"
 
 
 @pytest.mark.slow("starts processes")
