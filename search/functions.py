@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 from search.results.search import Search
-from trainable.bench import Bench
+from trainable.bench import DeviceChoice, bench_on
 from trainable.errors import UserError
 from trainable.extras import needing_run
 from trainable.recipe import Recipe
-from trainable.terminal import GIB
 
 if TYPE_CHECKING:  # torch and MLflow take seconds to import
     from torch import nn
 
     from search.commands.inputs import Target
+    from search.commands.named import Input
     from search.commands.options import InputOptions
+    from search.facts.backbones import Candidate
     from search.followers.audit import Audit
     from search.followers.rename_delete import SearchExtent
+    from search.jobs.client import Job
     from search.learning.refine import Refined
     from search.record.listing import ListedSearch
     from search.results.export import Exported
+    from search.retraining.shrunk import ShrunkComparison
     from search.study import Study
     from spaces.catalog.explain import Row
+    from spaces.rules.backbones import BackboneSize
     from trainable.checks.finding import Finding
     from trainable.data import DataSet
     from trainable.data.assembly import MakeData
@@ -35,6 +40,10 @@ if TYPE_CHECKING:  # torch and MLflow take seconds to import
     from trainable.probes.lr_find import LrBand
     from trainable.training.extra_metrics import Own
 
+Options = TypeVar("Options")
+Choice = TypeVar("Choice", bound=StrEnum)
+DeviceName = Literal["auto", "cpu", "cuda"]
+FormatName = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
 Settings = Mapping[str, Any]  # values by dotted path, as `--set` gives them: {"optimizer.lr": 0.1}
 
 
@@ -53,23 +62,29 @@ def train(  # noqa: PLR0913 - a person types these by name
     metrics: Own | None = None,
     settings: Settings | None = None,
     out: str | Path | None = None,
+    force: bool = False,
     test: bool = False,
     predict: str | Path | None = None,
+    device: DeviceName | None = None,
     download: bool = False,
     debug: Sequence[str] = (),
 ) -> Outcome:
     """Train a recipe, or that of a YAML file; return its epochs, scores and diagnosis.
 
     `data` and `model` are a path, images or a network, or functions that make them; `out` is a folder for
-    `model.safetensors`, `metrics.json` and `recipe.yaml`; `test` scores the test part. Each epoch is a line
-    on the terminal. Raises UserError before training if the run is impossible, and RunError for a crash.
+    `model.safetensors`, `metrics.json` and `recipe.yaml`, whose earlier ones `force` replaces; `test` scores
+    the test part. Each epoch is a line on the terminal. Raises UserError before training if the run is
+    impossible, and RunError for a crash.
     """
     from search.results.teachers import recipe_with_teacher
     from trainable.models.network_names import read_named_recipe
+    from trainable.recipe.trained_files import refuse_trained
     from trainable.recipe.yamlfile import with_settings
     from trainable.terminal import tell
     from trainable.train import train as train_recipe
 
+    if out is not None and not force:
+        refuse_trained("out", Path(out))
     whole = recipe if isinstance(recipe, Recipe) else read_named_recipe(recipe)
     path = {"data.path": data} if isinstance(data, str) else {}
     return train_recipe(
@@ -79,7 +94,7 @@ def train(  # noqa: PLR0913 - a person types these by name
         out=out,
         test=test,
         predict=predict,
-        bench=Bench(may_fetch=download, say=tell),
+        bench=bench_on(_device(device), may_fetch=download, say=tell),
         metrics=metrics,
         debug=debug,
     )
@@ -95,29 +110,35 @@ def check(  # noqa: PLR0913 - a person types these by name
     full: bool = False,
     seconds: float | None = None,
     debug: Sequence[str] = (),
+    device: DeviceName | None = None,
     download: bool = False,
 ) -> list[Finding]:
     """Check a recipe, a study, a search or data before hours are spent on them; return what was found.
 
-    A Recipe may come with images and a network of your own. Raises UserError where the images cannot be read.
+    What is found about the images of a path is kept for later searches of them, as by `tunebook check`. A
+    Recipe may come with images and a network of your own. Raises UserError where the images cannot be read.
     """
+    from search.commands.check import findings_of
+    from search.commands.options import CheckOptions
     from trainable.check import SECONDS
     from trainable.check import check as check_recipe
-    from trainable.training.devices import threads
 
-    limit, bench = SECONDS if seconds is None else seconds, Bench(may_fetch=download)
     if isinstance(target, Recipe):
-        changed = target.with_values(settings or {})
         return check_recipe(
-            changed, data=data, model=model, bench=bench, full=full, debug=debug, seconds=limit
+            target.with_values(settings or {}),
+            data=data,
+            model=model,
+            bench=bench_on(_device(device), may_fetch=download),
+            full=full,
+            debug=debug,
+            seconds=SECONDS if seconds is None else seconds,
         )
     if data is not None or model is not None:
         raise UserError("check: data= and model= go with a Recipe; give one in place of a path")
-    found = _loaded(target, settings, bench)
-    with threads(found.threads) as cpus:
-        return check_recipe(
-            found.recipe, data=found.data, bench=found.bench, full=full, debug=debug, seconds=limit, cpus=cpus
-        )
+    options = CheckOptions(
+        **_named(target, settings, device, download), full=full, seconds=seconds, debug=list(debug)
+    )
+    return [*findings_of(_loaded(_within_limits(options)), options)]
 
 
 @needing_run("tunebook.explain")
@@ -126,90 +147,203 @@ def explain(
     *,
     settings: Settings | None = None,
     everything: bool = False,
+    device: DeviceName | None = None,
     download: bool = False,
 ) -> list[Row]:
     """Return every range of a study or a search, or every value of a recipe, with its reason and source.
 
     Data alone stand for their default study. `everything` adds the fixed fields of a study or a search.
     """
+    from search.commands.asked import settings_of
     from search.commands.explain import explained_rows
     from search.commands.named import named_input
+    from search.commands.options import InputOptions
 
-    if isinstance(target, str | Path):
-        named = named_input(_input(target, settings))
-    elif settings:
-        named = target.with_values(settings)
-    else:
-        named = target
-    return explained_rows(named, everything, Bench(may_fetch=download))
+    match target:
+        case Recipe():
+            named: Input = target.with_values(settings or {})
+        case str() | Path():
+            named = named_input(InputOptions(**_named(target, settings, device, download)))
+        case _:
+            named = target.with_values(settings_of(_texts(settings)))
+    return explained_rows(named, everything, bench_on(_device(device), may_fetch=download))
 
 
 @needing_run("tunebook.export")
-def export(source: str | Path, out: str | Path | None = None, *, trial: int | None = None) -> Exported:
+def export(  # noqa: PLR0913 - a person types these by name
+    source: str | Path,
+    out: str | Path | None = None,
+    *,
+    trial: int | None = None,
+    simplify: bool = False,
+    finalize: bool = False,
+    seeds: int | None = None,
+    verify: int | None = None,
+    format: FormatName = "tunebook",
+    bare: bool = False,
+    gpus: int | None = None,
+    batch: int | None = None,
+    images: str | Path | None = None,
+    force: bool = False,
+    device: DeviceName | None = None,
+    download: bool = False,
+) -> Exported:
     """Return a search's best recipe, or a trial's, or that of a file, with its provenance and the reason of
-    each value; write it as YAML to `out`."""
-    from search.commands.options import on_this_machine
-    from search.results.export import exported, exported_file
+    each value; write it to `out`, as YAML or in another program's `format`.
 
-    path = on_this_machine(str(source))
-    if path.is_file() and trial is not None:
-        raise UserError(f"export: trial={trial}: {source} is a recipe; only a search has trials")
-    found = exported_file(path) if path.is_file() else exported(Search(path), trial)
-    if out is not None:
-        found.write(Path(out))
-    return found
+    `simplify` leaves out what gains nothing, `finalize` chooses weights and views, `verify` trains it so many
+    times and scores the test part: `.recipe.provenance.verification` says what came out.
+    """
+    from search.commands.export import asked_export
+    from search.commands.options import ExportFormat, ExportOptions, search_or_recipe
+
+    options = ExportOptions(
+        source=search_or_recipe(str(source)),
+        out=_path(out),
+        trial=trial,
+        simplify=simplify,
+        finalize=finalize,
+        seeds=seeds,
+        verify=verify,
+        form=_choice(ExportFormat, "format", format),
+        bare=bare,
+        gpus=gpus,
+        batch=batch,
+        images=_path(images),
+        force=force,
+        device=_device(device),
+        download=download,
+    )
+    return asked_export(_within_limits(options))
 
 
 @needing_run("tunebook.bundle")
-def bundle(
+def bundle(  # noqa: PLR0913 - a person types these by name
     folder: str | Path,
     out: str | Path,
     *,
     trial: int | None = None,
     model: BuildModel | None = None,
     data: MakeData | None = None,
+    force: bool = False,
 ) -> Path:
     """Write a trained network, a search's or one that `train` left, to a new folder, ready to ship; return
     the folder.
 
     `model` and `data` are the functions that a network and images of your own are made by.
     """
-    from search.commands.bundle import find_trained
-    from search.commands.options import on_this_machine
-    from trainable.bundle.write import write_bundle
-    from trainable.files.folders import check_new
+    from search.commands.bundle import written_bundle
+    from search.commands.options import BundleOptions, on_this_machine
 
-    path, new = on_this_machine(str(folder)), Path(out)
-    check_new(new, "the bundle")
-    write_bundle(find_trained(path, trial, model=model, data=data), new)
-    return new
+    options = BundleOptions(folder=on_this_machine(str(folder)), out=Path(out), trial=trial, force=force)
+    return written_bundle(options, model=model, data=data)
 
 
-@needing_run("tunebook.refine")
-def refine(folder: str | Path, out: str | Path | None = None) -> Refined:
-    """Audit a search that has ended; return its findings and the next study, which is written to `out` where
-    there is one."""
-    from search.learning.refine import refine as refined
-    from search.learning.refine import write_next
+@needing_run("tunebook.shrink")
+def shrink(  # noqa: PLR0913 - a person types these by name
+    source: str | Path,
+    out: str | Path | None = None,
+    *,
+    flops: float = 0.5,
+    epochs: int | None = None,
+    lr_factor: float | None = None,
+    seeds: int = 3,
+    trial: int | None = None,
+    test: bool = False,
+    scratch: bool = False,
+    distillation: bool = False,
+    settings: Settings | None = None,
+    force: bool = False,
+    device: DeviceName | None = None,
+    download: bool = False,
+) -> ShrunkComparison:
+    """Prune a trained network's channels to a share of its operations and fine-tune it; return what that lost
+    and spared. `out` is a new folder for the pruned network.
 
-    if out is not None and Path(out).exists():
-        raise UserError(f"{out}: exists; give the next study another name, or remove it first")
-    found = refined(Search(folder))
-    if out is not None:
-        write_next(found, Path(out))
+    `source` is a folder that `train` left, a search's, or a recipe, which is trained first.
+    """
+    from search.commands.options import ShrinkOptions, on_this_machine
+    from search.commands.shrink import shrunk_network
+
+    options = ShrinkOptions(
+        source=on_this_machine(str(source)),
+        flops=flops,
+        epochs=epochs,
+        lr_factor=lr_factor,
+        seeds=seeds,
+        out=_path(out),
+        trial=trial,
+        test=test,
+        scratch=scratch,
+        distillation=distillation,
+        force=force,
+        device=_device(device),
+        settings=_texts(settings),
+        download=download,
+    )
+    return shrunk_network(_within_limits(options))
+
+
+@needing_run("tunebook.backbones")
+def backbones(  # noqa: PLR0913 - a person types these by name
+    target: str | Path,
+    out: str | Path | None = None,
+    *,
+    models: Sequence[str] = (),
+    size: BackboneSize | None = None,
+    weights: str | Path | None = None,
+    settings: Settings | None = None,
+    force: bool = False,
+    device: DeviceName | None = None,
+    download: bool = False,
+) -> list[Candidate]:
+    """Compare pretrained networks on the images of a study, or on images, by linear heads on their frozen
+    features; return what was measured of each, the best first. `out` is a new file for the study of the best
+    three.
+
+    `models` are timm's names, `size` one of its lists, `weights` a folder with NAME.safetensors of each.
+    """
+    from search.commands.backbones import compared_backbones, write_next_study
+    from search.commands.options import BackbonesOptions
+
+    options = BackbonesOptions(
+        **_named(target, settings, device, download),
+        models=",".join(models) or None,
+        size=size,
+        weights=None if weights is None else str(weights),
+        out=_path(out),
+        force=force,
+    )
+    study, found = compared_backbones(options)
+    write_next_study(study, found, options)
     return found
 
 
+@needing_run("tunebook.refine")
+def refine(folder: str | Path, out: str | Path | None = None, *, force: bool = False) -> Refined:
+    """Audit a search that has ended; return its findings and the next study, which is written to `out` where
+    there is one."""
+    from search.commands.options import RefineOptions, search_folder
+    from search.commands.refine import refined_search
+
+    return refined_search(RefineOptions(folder=search_folder(str(folder)), out=_path(out), force=force))
+
+
 @needing_run("tunebook.report")
-def report(folder: str | Path, out: str | Path | None = None, *, compare: Sequence[str | Path] = ()) -> Path:
+def report(
+    folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    compare: Sequence[str | Path] = (),
+    force: bool = False,
+) -> Path:
     """Write a search's report, beside other searches, to FILE.html or FILE.json, or both to its folder;
     return the file."""
-    from search.reporting.gather import report_of
-    from search.reporting.page import write_as, write_report
+    from search.commands.options import ReportOptions, search_folder
+    from search.commands.report import written_report
 
-    found = Search(folder)
-    written = report_of(found, [Search(each) for each in compare])
-    return write_report(found, written) if out is None else write_as(Path(out), written)
+    where, others = search_folder(str(folder)), [str(each) for each in compare]
+    return written_report(ReportOptions(folder=where, out=_path(out), compare=others, force=force))
 
 
 @needing_run("tunebook.audit")
@@ -224,27 +358,48 @@ def audit(folder: str | Path) -> Audit:
 def sync(folder: str | Path) -> bool:
     """Send to MLflow, and to an object store, what could not be sent; return whether nothing is left."""
     from search.commands.guests import sync as send
-    from search.record.storage import local_folder
+    from search.commands.options import search_folder
 
-    return send(local_folder(str(folder)))
+    return send(search_folder(str(folder)))
+
+
+@needing_run("tunebook.ui")
+def ui(folder: str | Path, *, port: int = 5000) -> None:
+    """Serve MLflow's pages on a search's runs at http://127.0.0.1:PORT, until Ctrl-C; print their addresses.
+
+    Where a server holds the runs, its addresses are printed, and nothing is served.
+    """
+    from search.commands.options import search_folder
+    from search.commands.ui import serve
+
+    serve(search_folder(str(folder)), port)
 
 
 @needing_run("tunebook.lr_find")
-def lr_find(
+def lr_find(  # noqa: PLR0913 - a person types these by name
     target: str | Path,
+    out: str | Path | None = None,
     *,
     settings: Settings | None = None,
     steps: int = 100,
     sweeps: int = 3,
+    force: bool = False,
+    device: DeviceName | None = None,
     download: bool = False,
 ) -> LrBand:
-    """Return the band of learning rates at which the first steps of a recipe, or of data, train well."""
-    from search.commands.probes import run_of
-    from trainable.probes.lr_find import lr_find as swept
+    """Return the band of learning rates at which the first steps of a recipe, or of data, train well; write
+    it to `out`, whose name ends with .png, .html or .json."""
+    from search.commands.options import LrFindOptions
+    from search.commands.probes import rates_of
 
-    found = _loaded(target, settings, Bench(may_fetch=download))
-    with run_of(found) as (run, _):
-        return swept(run, steps=steps, sweeps=sweeps)
+    options = LrFindOptions(
+        **_named(target, settings, device, download),
+        steps=steps,
+        sweeps=sweeps,
+        out=_path(out),
+        force=force,
+    )
+    return rates_of(_loaded(_within_limits(options)), options).found
 
 
 @needing_run("tunebook.batch_find")
@@ -253,15 +408,15 @@ def batch_find(
     *,
     settings: Settings | None = None,
     limit_gib: float | None = None,
+    device: DeviceName | None = None,
     download: bool = False,
 ) -> BatchFound:
     """Return the largest micro-batch of a recipe, or of data, that fits into memory, and what is as fast."""
-    from search.commands.probes import run_of
-    from trainable.probes.batch_find import batch_find as fitted
+    from search.commands.options import BatchFindOptions
+    from search.commands.probes import sizes_of
 
-    found = _loaded(target, settings, Bench(may_fetch=download))
-    with run_of(found) as (run, _):
-        return fitted(run, limit_bytes=None if limit_gib is None else round(limit_gib * GIB))
+    options = BatchFindOptions(**_named(target, settings, device, download), limit_gib=limit_gib)
+    return sizes_of(_loaded(options), options).found
 
 
 @needing_run("tunebook.list_searches")
@@ -275,42 +430,131 @@ def list_searches(storage: str | Path = "searches") -> list[ListedSearch]:
 @needing_run("tunebook.rename")
 def rename(folder: str | Path, name: str) -> Path:
     """Give a search another name, in its storage and in MLflow; return its new folder."""
+    from search.commands.options import search_folder
     from search.followers.rename_delete import rename_search
 
-    return rename_search(Path(folder), name)
+    return rename_search(search_folder(str(folder)), name)
 
 
 @needing_run("tunebook.delete")
 def delete(folder: str | Path) -> SearchExtent:
     """Delete a search with its runs in MLflow, unasked; return what it consisted of."""
-    from search.commands.options import on_this_machine
+    from search.commands.options import search_folder
     from search.followers.rename_delete import delete_search
 
-    return delete_search(on_this_machine(str(folder)))
+    return delete_search(search_folder(str(folder)))
 
 
 @needing_run("tunebook.open_report")
 def open_report(folder: str | Path) -> None:
     """Open a search's report in the browser; it is written first where it is missing or old."""
-    from search.commands.options import on_this_machine
+    from search.commands.options import search_folder
     from search.commands.report import open_report as opened
 
-    opened(on_this_machine(str(folder)))
+    opened(search_folder(str(folder)))
 
 
-def _input(target: str | Path, settings: Settings | None) -> InputOptions:
-    from search.commands.options import InputOptions
+@needing_run("tunebook.submit")
+def submit(
+    study: Study | str | Path,
+    address: str,
+    *,
+    settings: Settings | None = None,
+    env: Sequence[str] = (),
+    download: bool = False,
+) -> str:
+    """Search on a Ray cluster, as a job that needs this machine no more; return the job's name.
 
-    return InputOptions(file=str(target), settings=_texts(settings))
+    `address` is the dashboard of the cluster's head, http://HEAD:8265; `env` are environment variables to
+    pass on, NAME or NAME=VALUE. Submitted again, the same study goes on where it stopped.
+    """
+    from search.commands.asked import settings_of, study_asked
+    from search.jobs import commands
+
+    values = settings_of(_texts(settings))
+    asked = study_asked(Path(study), values) if isinstance(study, str | Path) else study.with_values(values)
+    return commands.submit(asked, address, environment=env, may_fetch=download)
 
 
-def _loaded(target: str | Path, settings: Settings | None, bench: Bench) -> Target:
+@needing_run("tunebook.status")
+def status(address: str, job: str | None = None) -> list[Job]:
+    """Return the searches that were submitted to a cluster, the latest first, or one of them."""
+    from search.jobs import commands
+
+    return commands.submitted(address, job)
+
+
+@needing_run("tunebook.stop")
+def stop(job: str, address: str) -> str:
+    """Stop a submitted search cleanly, and wait for it; return its state, such as STOPPED."""
+    from search.jobs import commands
+
+    return commands.stop(address, job)
+
+
+@needing_run("tunebook.logs")
+def logs(job: str, address: str) -> str:
+    """Return what a submitted search has printed so far."""
+    from search.jobs import commands
+
+    return commands.printed(address, job)
+
+
+@needing_run("tunebook.fetch")
+def fetch(job: str, address: str, out: str | Path | None = None, *, folder: str | None = None) -> Path:
+    """Copy the best recipe, the report and the journal of a submitted search to a new folder, by default
+    ./NAME; return it.
+
+    `folder` is the search's on the cluster, for a job that `submit` did not start.
+    """
+    from search.jobs import commands
+
+    return commands.fetch(address, job, _path(out), folder)
+
+
+def _named(
+    target: str | Path, settings: Settings | None, device: DeviceName | None, download: bool
+) -> dict[str, Any]:
+    """Return what the options of all commands that read images have in common."""
+    return {
+        "file": str(target),
+        "settings": _texts(settings),
+        "device": _device(device),
+        "download": download,
+    }
+
+
+def _loaded(options: InputOptions) -> Target:
     """Return what a path names, with its images loaded."""
     from search.commands.inputs import load_target
     from search.commands.named import input_with_images
+    from search.commands.options import bench_of
 
-    options = _input(target, settings)
-    return load_target(input_with_images(options), options.file, bench=bench)
+    return load_target(input_with_images(options), options.file, bench=bench_of(options))
+
+
+def _within_limits(options: Options) -> Options:
+    """Return a command's options. Raises UserError for a number that the command line would refuse."""
+    for name, hint in get_type_hints(type(options), include_extras=True).items():
+        value = getattr(options, name)
+        for least in (getattr(each, "min", None) for each in getattr(hint, "__metadata__", ())):
+            if value is not None and least is not None and not value >= least:
+                raise UserError(f"{name}={value!r}: expected {least:g} or more")
+    return options
+
+
+def _device(name: DeviceName | None) -> DeviceChoice | None:
+    return None if name is None else _choice(DeviceChoice, "device", name)
+
+
+def _choice(kind: type[Choice], name: str, value: str) -> Choice:
+    if value not in (known := [str(each) for each in kind]):
+        raise UserError(f"{name}={value!r}: expected {', '.join(known[:-1])} or {known[-1]}")
+    return kind(value)
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 def _texts(settings: Settings | None) -> list[str]:

@@ -6,19 +6,39 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from inspect import signature
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
+from typer.core import TyperOption
 
 import tunebook
+from search.__main__ import app
+from search.commands import options
+from search.commands.cli_page import commands_of
+from search.jobs import cli
 from search.results import Search
 from tests.search.reporting.test_terminal import search_folder, values
+from trainable.errors import UserError
 from trainable.imports import SAFE_PATH
+from trainable.train_options import Sets
 
 ROOT = Path(__file__).parents[1]
-# Commands that serve pages or print what goes on elsewhere
-OTHER_NAMES = {"list": "list-searches", "open": "open-report"}  # than Python's own functions
-NO_FUNCTION = {"ui", "shrink", "backbones", "submit", "status", "logs", "stop", "fetch"}
+COMMANDS = commands_of(app)
+OTHER_NAMES = {"list": "list_searches", "open": "open_report"}  # than Python's own functions
+# what a function calls an option, and the function that does what another option asks for
+OTHER_WORDS = {"again": "resume", "form": "format"}
+IN_ANOTHER_FUNCTION = {("search", "dry_run"): "forecast"}
+# what only a terminal needs: pages that follow, questions, other forms of what a function returns
+OF_A_TERMINAL = {
+    *(("as_json", name) for name in COMMANDS),
+    *(("json", name) for name in COMMANDS),
+    *{("yes", "delete"), ("watch", "report"), ("port", "report"), ("detach", "submit"), ("follow", "logs")},
+    *{("minutes", "check"), ("write_exclusions", "check"), ("address", "check")},
+}
 
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -48,17 +68,42 @@ def test_every_name_is_at_home_where_it_is_looked_for(name: str) -> None:
     assert found.__doc__
 
 
-def test_every_command_has_its_function() -> None:
-    from search.__main__ import app
+def function_name(command: str) -> str:
+    return OTHER_NAMES.get(command, command.replace("-", "_"))
 
-    commands = {
-        each.name or each.callback.__name__.replace("_", "-")
-        for each in app.registered_commands
-        if each.callback
+
+def test_every_command_has_its_function_and_docs_python_md_names_it() -> None:
+    named = {function_name(command) for command in COMMANDS}
+    assert named <= set(tunebook.__all__)
+    page = (ROOT / "docs" / "python.md").read_text()
+    assert [name for name in sorted(named) if f"`{name}(" not in page and f"`{name}`" not in page] == []
+
+
+def fields_that_options_set() -> set[str]:
+    """Return the names of the options that set a field of a study or a recipe."""
+    kinds = [each for home in (options, cli) for each in vars(home).values() if is_dataclass(each)]
+    return {
+        name
+        for kind in kinds
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+        if any(isinstance(each, Sets) for each in getattr(hint, "__metadata__", ()))
     }
-    functions = {name.replace("_", "-") for name in tunebook.__all__}
-    named = {OTHER_NAMES.get(each, each) for each in commands}
-    assert named - functions <= NO_FUNCTION
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_there_in_its_function(name: str) -> None:
+    taken = set(signature(getattr(tunebook, function_name(name))).parameters)
+    by_study = fields_that_options_set() | {"settings"}
+    for option in COMMANDS[name].params:
+        if not isinstance(option, TyperOption) or option.name == "help":
+            continue
+        field = str(option.name)
+        if (other := IN_ANOTHER_FUNCTION.get((name, field))) is not None:
+            assert other in tunebook.__all__
+        elif (field, name) not in OF_A_TERMINAL and OTHER_WORDS.get(field, field) not in taken:
+            # a study says all of itself; what is set otherwise is one of `settings`, but for the device
+            assert field in by_study, option.opts
+            assert "study" in taken or ("settings" in taken and field != "device"), option.opts
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -127,6 +172,63 @@ def test_show_export_report_and_explain_give_values(found: Search, tmp_path: Pat
     rows = tunebook.explain(found.folder)
     assert rows[0].path == "optimizer.kind"
     assert len(tunebook.explain(found.folder, everything=True)) > len(rows)
+
+
+def test_what_is_there_is_overwritten_only_by_force(found: Search, tmp_path: Path) -> None:
+    file, page = tmp_path / "best.yaml", tmp_path / "page.html"
+    writers: tuple[Callable[[bool], object], ...] = (
+        lambda force: tunebook.export(found.folder, file, force=force),
+        lambda force: tunebook.report(found.folder, page, force=force),
+        lambda force: tunebook.refine(found.folder, file, force=force),
+    )
+    file.write_text("earlier")
+    page.write_text("earlier")
+    for write in writers:
+        with pytest.raises(UserError, match="exists already"):
+            write(False)
+    assert file.read_text() == page.read_text() == "earlier"
+    for write in writers:
+        write(True)
+    assert page.read_text().startswith("<!doctype html>")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "recipe.yaml").write_text("earlier")
+    with pytest.raises(UserError, match=r"recipe\.yaml exists already"):
+        tunebook.train(tunebook.Recipe(), out=tmp_path / "model")
+
+
+def test_an_export_has_the_formats_and_the_hardware_of_the_command(found: Search, tmp_path: Path) -> None:
+    tunebook.export(found.folder, tmp_path / "bare.yaml", bare=True)
+    assert "#" not in (tmp_path / "bare.yaml").read_text()
+    for asked in ({"format": "script"}, {"gpus": 2}, {"bare": True}):
+        with pytest.raises(UserError, match="say how a file is written; give out"):
+            tunebook.export(found.folder, **asked)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="format='kers': expected tunebook, timm, torchvision"):
+        tunebook.export(found.folder, tmp_path / "out", format="kers")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: tunebook.lr_find("digits", steps=3), "steps=3: expected 30 or more"),
+        (lambda: tunebook.check("digits", seconds=0), "seconds=0: expected 1 or more"),
+        (lambda: tunebook.shrink("nowhere", seeds=1), "seeds=1: expected 2 or more"),
+        (lambda: tunebook.shrink("nowhere"), "nowhere: no such folder"),
+        (
+            lambda: tunebook.backbones("digits", size="huge"),
+            "expected one of small, medium, large, got 'huge'",
+        ),
+        (lambda: tunebook.batch_find("digits", device="tpu"), "device='tpu': expected auto, cpu or cuda"),
+        (lambda: tunebook.ui("nowhere"), "nowhere: not a search folder"),
+        (lambda: tunebook.submit("nowhere.yaml", "http://head:8265"), "nowhere.yaml: no such file"),
+        (lambda: tunebook.status("head"), "expected the dashboard's http://HOST:PORT"),
+        (lambda: tunebook.logs("flowers-1", "head"), "expected the dashboard's http://HOST:PORT"),
+        (lambda: tunebook.stop("flowers-1", "head"), "expected the dashboard's http://HOST:PORT"),
+        (lambda: tunebook.fetch("flowers-1", "head"), "expected the dashboard's http://HOST:PORT"),
+    ],
+)
+def test_a_function_refuses_what_its_command_refuses(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        call()
 
 
 def test_a_recipe_is_explained_and_trained(tmp_path: Path) -> None:

@@ -26,21 +26,29 @@ if TYPE_CHECKING:
     from search.from_python import resume as resume
     from search.from_python import search as search
     from search.functions import audit as audit
+    from search.functions import backbones as backbones
     from search.functions import batch_find as batch_find
     from search.functions import bundle as bundle
     from search.functions import check as check
     from search.functions import delete as delete
     from search.functions import explain as explain
     from search.functions import export as export
+    from search.functions import fetch as fetch
     from search.functions import list_searches as list_searches
+    from search.functions import logs as logs
     from search.functions import lr_find as lr_find
     from search.functions import open_report as open_report
     from search.functions import refine as refine
     from search.functions import rename as rename
     from search.functions import report as report
     from search.functions import show as show
+    from search.functions import shrink as shrink
+    from search.functions import status as status
+    from search.functions import stop as stop
+    from search.functions import submit as submit
     from search.functions import sync as sync
     from search.functions import train as train
+    from search.functions import ui as ui
     from search.results.search import Search as Search
     from search.study.study import Study as Study
     from spaces.domains import Choice as Choice
@@ -57,18 +65,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "search.from_python": ("SearchFailed", "audit_pruning", "extend", "forecast", "resume", "search"),
     "search.functions": (
-        *(
-            "audit",
-            "batch_find",
-            "bundle",
-            "check",
-            "delete",
-            "explain",
-            "export",
-            "list_searches",
-            "lr_find",
-        ),
-        *("open_report", "refine", "rename", "report", "show", "sync", "train"),
+        *("audit", "backbones", "batch_find", "bundle", "check", "delete", "explain", "export"),
+        *("fetch", "list_searches", "logs", "lr_find", "open_report", "refine", "rename", "report"),
+        *("show", "shrink", "status", "stop", "submit", "sync", "train", "ui"),
     ),
     "search.results.search": ("Search",),
     "search.study.study": ("Study",),
@@ -94,6 +93,7 @@ __all__ = [
     "UserError",
     "audit",
     "audit_pruning",
+    "backbones",
     "batch_find",
     "bundle",
     "check",
@@ -101,9 +101,11 @@ __all__ = [
     "explain",
     "export",
     "extend",
+    "fetch",
     "forecast",
     "from_arrays",
     "list_searches",
+    "logs",
     "lr_find",
     "open_report",
     "read_recipe",
@@ -113,8 +115,13 @@ __all__ = [
     "resume",
     "search",
     "show",
+    "shrink",
+    "status",
+    "stop",
+    "submit",
     "sync",
     "train",
+    "ui",
     "write_recipe",
 ]
 

@@ -10,7 +10,7 @@ from search.commands.named import named_input
 from search.commands.options import BackbonesOptions, bench_of
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, BackboneSize
-from trainable.bench import silent
+from trainable.bench import Say, silent
 from trainable.errors import UserError
 from trainable.files.folders import refuse_existing
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
@@ -29,6 +29,17 @@ COLUMNS = ("network", "accuracy", "95 % interval", "best with", "parameters", "i
 def run_backbones(options: BackbonesOptions) -> None:
     """Print the ranking, and write the study that fine-tunes its first three, where that is asked for. Raises
     UserError."""
+    from search.reporting import terminal
+
+    say = silent if options.as_json else terminal.say
+    study, found = compared_backbones(options, say)
+    _show(study, found, as_json=options.as_json)
+    write_next_study(study, found, options, say)
+
+
+def compared_backbones(options: BackbonesOptions, say: Say = silent) -> tuple[Study, list[Candidate]]:
+    """Return the study whose images the networks were compared on, and what was measured of each, the best
+    first. Raises UserError."""
     out, weights = options.out, options.weights
     size = _size(options.size)
     study = named_input(options)
@@ -37,17 +48,34 @@ def run_backbones(options: BackbonesOptions) -> None:
     _check_labelled(study.base_recipe().task)
     if out is not None and not options.force:
         refuse_existing("--out", out)
-    from search.facts.backbones import candidates, compare, priors
-    from search.reporting.tables import TextTable
-    from search.reporting.terminal import console, say
+    from search.facts.backbones import candidates, compare
     from search.results.teachers import with_teacher
 
     study = with_teacher(study)
-    bench = bench_of(options, silent if options.as_json else say)
+    bench = bench_of(options, say)
     names = [each.strip() for each in options.models.split(",")] if options.models else None
     chosen = candidates(names, weights, size, gpu=bench.kind == "cuda")
-    found = compare(study, chosen, bench, weights=weights)
-    if options.as_json:
+    return study, compare(study, chosen, bench, weights=weights)
+
+
+def write_next_study(
+    study: Study, found: Sequence[Candidate], options: BackbonesOptions, say: Say = silent
+) -> None:
+    """Write the study that fine-tunes the first three networks, and say which, where that is asked for."""
+    if options.out is None:
+        return
+    from search.facts.backbones import priors
+
+    shares = priors(_allowed(study, found, say))
+    write_whole(options.out, _next(study, shares, options.weights).yaml().encode())
+    say(f"the next study, which chooses between {', '.join(shares)}: {options.out}")
+
+
+def _show(study: Study, found: Sequence[Candidate], *, as_json: bool) -> None:
+    from search.reporting.tables import TextTable
+    from search.reporting.terminal import console, say
+
+    if as_json:
         backbones = [
             {
                 "name": each.name,
@@ -67,10 +95,6 @@ def run_backbones(options: BackbonesOptions) -> None:
             say(
                 f"each image counts alike here; {study.objective.metric}, the objective, counts classes alike"
             )
-    if out is not None:
-        shares = priors(_allowed(study, found))
-        write_whole(out, _next(study, shares, weights).yaml().encode())
-        say(f"the next study, which chooses between {', '.join(shares)}: {out}")
 
 
 def _check_labelled(task: AnyTask) -> None:
@@ -87,11 +111,9 @@ def _check_labelled(task: AnyTask) -> None:
             assert_never(task)
 
 
-def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:
+def _allowed(study: Study, found: Sequence[Candidate], say: Say) -> Sequence[Candidate]:
     """Return the networks that have no more parameters than the study allows, and names those that have
     more. Raises UserError if all have."""
-    from search.reporting.terminal import say
-
     limit = study.objective.constraints.parameters
     allowed = [each for each in found if limit is None or each.costs.parameters <= limit.max]
     if limit is not None and len(allowed) < len(found):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from search.commands.options import BundleOptions
 from search.study import STUDY_FILE
+from trainable.bench import Say, silent
 from trainable.collector import load_torch
 from trainable.errors import UserError
 from trainable.files.folders import check_new
@@ -76,14 +77,28 @@ def run_bundle(options: BundleOptions) -> None:
     """Write the bundle to a new folder, and print what was checked. Raises UserError, ExportError among
     them."""
     out, say = options.out, partial(tell, to=sys.stderr if options.as_json else None)
-    check_new(out, "the bundle", ONNX_FILE if options.force else None)
-    check_trained(options.folder, options.trial)
-    load_torch()
-    trained = find_trained(options.folder, options.trial)
-    from trainable.bundle.write import write_bundle
-
-    write_bundle(trained, out, say=say, replaces=options.force)
+    written_bundle(options, say)
     if options.as_json:
         tell_json(json.dumps({"bundle": str(out), "files": sorted(each.name for each in out.iterdir())}))
     else:
         say(f"bundle -> {out}")
+
+
+def written_bundle(
+    options: BundleOptions,
+    say: Say = silent,
+    *,
+    model: BuildModel | None = None,
+    data: MakeData | None = None,
+) -> Path:
+    """Write the bundle to a new folder, and return the folder; `model` and `data` are as in `find_trained`.
+    Raises UserError, ExportError among them."""
+    out = options.out
+    check_new(out, "the bundle", ONNX_FILE if options.force else None)
+    check_trained(options.folder, options.trial)
+    load_torch()
+    trained = find_trained(options.folder, options.trial, model=model, data=data)
+    from trainable.bundle.write import write_bundle
+
+    write_bundle(trained, out, say=say, replaces=options.force)
+    return out

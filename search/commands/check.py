@@ -29,7 +29,7 @@ from spaces.domains import counted
 from trainable.bench import Bench
 from trainable.checks.finding import CHECK_NAMES, Finding, Level, counts, keep
 from trainable.collector import load_torch, paused
-from trainable.debug_tools import CheckTool, check_tools_named
+from trainable.debug_tools import check_tools_named
 from trainable.errors import UserError
 from trainable.files.regular import why
 from trainable.recipe import Recipe
@@ -53,11 +53,11 @@ def run_check(options: CheckOptions) -> bool:
     For a study, and for data alone, their first trial is checked. What is found about the images is kept for
     later searches and trainings of them, and is recorded in a search that was named. Raises UserError.
     """
-    began, tools = time.monotonic(), check_tools_named(options.debug or ())
-    seconds, new_list = options.time, options.write_exclusions
+    began, new_list = time.monotonic(), options.write_exclusions
+    check_tools_named(options.debug or ())
     if new_list is not None:
         check_new_list(new_list)
-    named = input_with_images(options)
+    named, _ = input_with_images(options), options.time  # two times are refused now
     if new_list is not None:
         _check_lists_all(named)
     load_torch()
@@ -69,15 +69,13 @@ def run_check(options: CheckOptions) -> bool:
     if new_list is not None:
         tree["exclusions"] = _list_copies(target, new_list, options)
     if options.checks:
-        found, findings = list[Finding](), list[Finding]()
-        for each in _findings(target, options, tools, seconds):
-            found.append(each)
-            read = each if target.study is None else _advised(each, target, target.study)
+        _tell_target(target, options)
+        findings = list[Finding]()
+        for each in findings_of(target, options):
             if not options.as_json:
-                console().print(findings_table([read], heading=not findings))
-            findings.append(read)
+                console().print(findings_table([each], heading=not findings))
+            findings.append(each)
         took, (errors, warnings) = time.monotonic() - began, counts(findings)
-        record(target, found)
         tree |= {"errors": errors, "warnings": warnings, "seconds": round(took, 1)}
         tree["findings"] = [finding.tree() for finding in findings]
         if not options.as_json:
@@ -162,14 +160,26 @@ def machines_table(machines: Sequence[CheckedMachine]) -> Table:
     return table
 
 
-def _findings(
-    target: Target, options: CheckOptions, tools: Sequence[CheckTool], seconds: float | None
-) -> Iterator[Finding]:
-    """Yield what the checks find, after what is known of the target before is printed."""
+def findings_of(target: Target, options: CheckOptions) -> Iterator[Finding]:
+    """Yield what the checks find, and then keep what they found about the images. For a study the advice is
+    what the study does not do already."""
     with stage("loading the checks"), paused():
         from trainable.check import SECONDS, check_subject, make_subject
     from trainable.training.devices import threads
 
+    found, limit = list[Finding](), SECONDS if options.time is None else options.time
+    tools = check_tools_named(options.debug or ())
+    with threads(target.threads):
+        with stage("building the network"):
+            subject = make_subject(target.recipe, target.data, None, target.bench)
+        for each in check_subject(subject, limit, tools, full=options.full, cpus=target.bench.threads):
+            found.append(each)
+            yield each if target.study is None else _advised(each, target, target.study)
+    record(target, found)
+
+
+def _tell_target(target: Target, options: CheckOptions) -> None:
+    """Print what is known of what is checked before any check."""
     if target.pruned is not None:
         tell(target.pruned, sys.stderr if options.as_json else None)
     if not options.as_json:
@@ -182,11 +192,6 @@ def _findings(
             say(f"{LEARN_FROM}: {line}")
         if target.teacher is not None:
             say(f"distillation: {target.teacher}")
-    with threads(target.threads):
-        with stage("building the network"):
-            subject = make_subject(target.recipe, target.data, None, target.bench)
-        limit = SECONDS if seconds is None else seconds
-        yield from check_subject(subject, limit, tools, full=options.full, cpus=target.bench.threads)
 
 
 def _advised(found: Finding, target: Target, study: Study) -> Finding:

@@ -37,32 +37,32 @@ SEEDS = 3  # the runs of each variant, for --simplify and --finalize
 
 
 def run_export(options: ExportOptions) -> None:
-    """Write the recipe as `write_exported` does, and print where, or the same as JSON.
+    """Write the recipe as `asked_export` does, and print where, or the same as JSON.
 
     Ends the command with exit code 1 where the recipe is not verified; it is written all the same.
     """
     if options.as_json:
         with redirect_stdout(sys.stderr):
-            found = write_exported(options)
+            found = asked_export(options)
         tell_json(json.dumps({"schema": SCHEMA, "out": str(options.out), "recipe": found.recipe.digest()}))
     else:
-        found = write_exported(options)
+        found = asked_export(options)
         tell(f"{found.words} -> {options.out}")
     verification = found.recipe.provenance and found.recipe.provenance.verification
     if options.verify is not None and not (verification and verification.verified):
         raise typer.Exit(FAILED)
 
 
-def write_exported(options: ExportOptions) -> Exported:
-    """Write the recipe of a search, or of a file: made simpler, then finalized, then verified, then moved to
-    other hardware, in the format that is asked for; return what was written.
+def asked_export(options: ExportOptions) -> Exported:
+    """Return the recipe of a search, or of a file: made simpler, then finalized, then verified. Write it,
+    moved to other hardware, in the format that is asked for; without `out` write nothing.
 
     Raises UserError as these steps do, and nothing is written then.
     """
     source, out, gpus, batch = options.source, options.out, options.gpus, options.batch
     images, verified = options.images, options.verify
     _check(options)
-    if not options.force:
+    if out is not None and not options.force:
         refuse_existing("-o", without_tilde(str(out)))
     found = _found(source, options.trial, trains=options.trains)
     if images is not None:
@@ -86,7 +86,9 @@ def write_exported(options: ExportOptions) -> Exported:
     if verified is not None and source.is_dir():
         keep_verification(source, found.recipe)
         terminal.say(f"`{program_name()} report {quote(str(source))}` shows this")
-    if options.form == "tunebook" and (gpus, batch, images) == (None, None, None):
+    if out is None:
+        return found
+    if options.as_recipe:
         found.write(out, bare=options.bare)
         return found
     from search.results.formats.write import export_as
@@ -99,14 +101,12 @@ def _check(options: ExportOptions) -> None:
     """Raise UserError for options that do not go together."""
     if options.seeds is not None and not options.improves:
         raise UserError("--seeds: only for --simplify and --finalize")
-    if options.bare and (options.form, options.gpus, options.batch, options.images) != (
-        "tunebook",
-        None,
-        None,
-        None,
-    ):
+    if options.bare and not options.as_recipe:
         raise UserError("--bare: only for --format tunebook, without --gpus, --batch and --images")
-    refuse_folder(options.out)
+    if options.out is not None:
+        refuse_folder(options.out)
+    elif options.bare or not options.as_recipe:
+        raise UserError("--format, --bare, --gpus, --batch and --images: say how a file is written; give out")
     if options.trial is not None and options.source.is_file():
         raise UserError(f"--trial {options.trial}: {options.source} is a recipe; only a search has trials")
     if options.verify is not None and (options.gpus is not None or options.batch is not None):

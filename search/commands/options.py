@@ -446,7 +446,8 @@ class ExportOptions:
     """What `tunebook export` is asked for."""
 
     source: SearchOrRecipe
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")]
+    # required on the command line; from Python the recipe may be returned alone
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")]
     trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None
     simplify: Annotated[
         bool, typer.Option("--simplify", help="Leave out what gains nothing: each technique off in turn.")
@@ -479,6 +480,11 @@ class ExportOptions:
     device: Device = None
     as_json: Json = False
     download: Download = False
+
+    @property
+    def as_recipe(self) -> bool:
+        """Whether a recipe of tunebook is written, for the hardware that it was trained on."""
+        return self.form == ExportFormat.TUNEBOOK and (self.gpus, self.batch, self.images) == (None,) * 3
 
     @property
     def improves(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from rich.table import Table
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.probes.batch_find import BatchFound, Tried
     from trainable.probes.lr_find import LrBand
     from trainable.training.run import Run
+
+Found = TypeVar("Found")
 
 CURVES = ("#2166ac", "#4393c3", "#92c5de")
 READINGS = {"minimum_tenth": "minimum / 10", "steepest": "steepest", "valley": "valley"}
@@ -62,6 +64,14 @@ ADVICE = (
     "The band is where a search begins, not its answer: it says which rates work in a run's first steps, "
     "not which one is best at its end."
 )
+
+
+class Probed(NamedTuple, Generic[Found]):
+    """What a probe has found, the run that it looked at, and the run's threads."""
+
+    found: Found
+    run: Run
+    threads: int
 
 
 def picture(band: LrBand, title: str, own_lr: float) -> bytes:
@@ -121,8 +131,8 @@ def _row(cells: Sequence[str], tag: str) -> str:
 
 
 def run_lr_find(options: LrFindOptions) -> bool:
-    """Print the band of learning rates of a recipe, and write it where that is asked for, to a name that ends
-    with .png, .html or .json; return whether there is one. Raises UserError."""
+    """Print the band of learning rates of a recipe, and write it where that is asked for; return whether
+    there is one. Raises UserError."""
     out, as_json = options.out, options.as_json
     _check_out(out, force=options.force)
     named = input_with_images(options)
@@ -130,44 +140,64 @@ def run_lr_find(options: LrFindOptions) -> bool:
     bench = bench_of(options)
     from search.commands.inputs import load_target
     from search.reporting.terminal import say
-    from trainable.probes.lr_find import lr_find
 
     target = load_target(named, options.file, bench=bench)
     _say_remarks(target, as_json)
-    with run_of(target) as (run, count):
-        band = lr_find(run, steps=options.steps, sweeps=options.sweeps)
-    tree = {**_described(run), "threads": count, **band.tree()}
+    probed = rates_of(target, options)
     if as_json:
-        tell_json(json.dumps(tree, indent=2, allow_nan=False))
+        tell_json(json.dumps(_tree(probed), indent=2, allow_nan=False))
     else:
-        _print_band(band, run)
-    if out is not None:
-        _write_band(out, band, run, tree)
-        if not as_json:
+        _print_band(probed.found, probed.run)
+        if out is not None:
             say(f"written: {out}")
-    return band.found
+    return probed.found.found
 
 
 def run_batch_find(options: BatchFindOptions) -> bool:
     """Print the micro-batch sizes that fit, and which to use; return whether any fits. Raises UserError."""
-    if (gib := options.limit_gib) is not None and not 0.0 < gib < float("inf"):
-        raise UserError(f"--limit-gib: expected a number above 0, got {gib:g}")
+    _check_limit(options)
     named = input_with_images(options)
     load_torch()
     bench = bench_of(options)
     from search.commands.inputs import load_target
-    from trainable.probes.batch_find import batch_find
 
     target = load_target(named, options.file, bench=bench)
     _say_remarks(target, options.as_json)
-    with run_of(target) as (run, count), stage("trying sizes of a micro-batch"):
-        found = batch_find(run, limit_bytes=round(gib * GIB) if gib is not None else None)
+    probed = sizes_of(target, options)
     if options.as_json:
-        tree = {**_described(run), "threads": count, **found.tree()}
-        tell_json(json.dumps(tree, indent=2, allow_nan=False))
+        tell_json(json.dumps(_tree(probed), indent=2, allow_nan=False))
     else:
-        _print_sizes(found, run, count)
-    return found.found
+        _print_sizes(*probed)
+    return probed.found.found
+
+
+def rates_of(target: Target, options: LrFindOptions) -> Probed[LrBand]:
+    """Return the band of learning rates at which a target's first steps train well, and write it where that
+    is asked for, to a name that ends with .png, .html or .json. Raises UserError."""
+    from trainable.probes.lr_find import lr_find
+
+    _check_out(options.out, force=options.force)
+    with run_of(target) as (run, count):
+        probed = Probed(lr_find(run, steps=options.steps, sweeps=options.sweeps), run, count)
+    if options.out is not None:
+        _write_band(options.out, probed)
+    return probed
+
+
+def sizes_of(target: Target, options: BatchFindOptions) -> Probed[BatchFound]:
+    """Return the micro-batches of a target that fit into memory. Raises UserError for a limit of nothing."""
+    from trainable.probes.batch_find import batch_find
+
+    _check_limit(options)
+    limit = options.limit_gib
+    with run_of(target) as (run, count), stage("trying sizes of a micro-batch"):
+        found = batch_find(run, limit_bytes=round(limit * GIB) if limit is not None else None)
+        return Probed(found, run, count)
+
+
+def _check_limit(options: BatchFindOptions) -> None:
+    if (gib := options.limit_gib) is not None and not 0.0 < gib < float("inf"):
+        raise UserError(f"--limit-gib: expected a number above 0, got {gib:g}")
 
 
 def _say_remarks(target: Target, as_json: bool) -> None:
@@ -228,9 +258,10 @@ def _band_conclusion(band: LrBand, run: Run) -> Iterator[str]:
     yield f"a search within it:  --set space.overrides.optimizer.lr='{{log: [{low:.2g}, {high:.2g}]}}'"
 
 
-def _write_band(out: Path, band: LrBand, run: Run, tree: dict[str, Any]) -> None:
+def _write_band(out: Path, probed: Probed[LrBand]) -> None:
+    band, run = probed.found, probed.run
     if out.suffix == ".json":
-        write_whole(out, json.dumps(tree, indent=2, allow_nan=False).encode())
+        write_whole(out, json.dumps(_tree(probed), indent=2, allow_nan=False).encode())
         return
     title = _title(run)
     content = picture(band, title, run.recipe.optimizer.lr)
@@ -336,6 +367,10 @@ def run_of(target: Target) -> Iterator[tuple[Run, int]]:
             yield run, count
         finally:
             run.close()
+
+
+def _tree(probed: Probed[LrBand] | Probed[BatchFound]) -> dict[str, Any]:
+    return {**_described(probed.run), "threads": probed.threads, **probed.found.tree()}
 
 
 def _title(run: Run) -> str:

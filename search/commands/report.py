@@ -33,21 +33,27 @@ def run_report(options: ReportOptions) -> None:
     folder, out = options.folder, options.out
     if options.watch and (options.as_json or out is not None):
         raise UserError("--watch serves the page; leave out --json and -o")
-    compared = [on_this_machine(each) for each in options.compare or ()]
     if options.watch:
-        _watch(folder, options.port, compared)
+        _watch(folder, options.port, _compared(options))
         return
     if out is not None and options.as_json:
         raise UserError("--json prints the data; to write them to a file, give -o FILE.json alone")
+    if options.as_json:
+        tell_json(_report_of(folder, _compared(options)).model_dump_json())
+    else:
+        say(str(written_report(options)))
+
+
+def written_report(options: ReportOptions) -> Path:
+    """Write a search's report to a file, or else both its files to the search's folder; return the file, or
+    the page's. Raises UserError."""
+    out = options.out
     if out is not None and out.suffix not in WRITTEN:
         raise UserError(f"-o {out}: expected a name that ends in {' or '.join(WRITTEN)}")
     if out is not None and not options.force:
         refuse_existing("-o", out)
-    search, report = Search(folder), _report_of(folder, compared)
-    if options.as_json:
-        tell_json(report.model_dump_json())
-    else:
-        say(str(write_report(search, report) if out is None else write_as(out, report)))
+    report = _report_of(options.folder, _compared(options))
+    return write_report(Search(options.folder), report) if out is None else write_as(out, report)
 
 
 def open_report(folder: Path) -> None:
@@ -77,6 +83,10 @@ def _watch(folder: Path, port: int, compared: Sequence[Path]) -> None:
         serve(folder, lambda: live_page(_report_of(folder, compared)), port, say)
     except OSError as error:
         raise UserError(f"--port {port}: cannot be used: {error.strerror}; give another one") from None
+
+
+def _compared(options: ReportOptions) -> list[Path]:
+    return [on_this_machine(each) for each in options.compare or ()]
 
 
 def _report_of(folder: Path, compared: Sequence[Path]) -> Report:

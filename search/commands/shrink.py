@@ -15,7 +15,7 @@ from search.commands.named import YAML_ENDINGS
 from search.commands.options import ShrinkOptions
 from search.study import STUDY_FILE, read_study
 from spaces.domains import counted
-from trainable.bench import Bench, bench_on, silent
+from trainable.bench import Bench, Say, bench_on, silent
 from trainable.collector import load_torch
 from trainable.errors import RunError, UserError
 from trainable.files.folders import check_new, moved_to, temporary_folder
@@ -52,7 +52,21 @@ class ShrinkFailed(UserError):
 
 
 def run_shrink(options: ShrinkOptions) -> None:
-    """Print the comparison, and write the pruned network to a new folder, whole or not at all.
+    """Print the comparison that `shrunk_network` makes, and where the pruned network is. Raises what that
+    raises."""
+    say = silent if options.as_json else tell
+    found = shrunk_network(options, say)
+    _show(found, as_json=options.as_json)
+    if options.out is not None:
+        say(
+            f"the pruned network of seed {found.shrunk.best.seed}, the best on the validation part -> "
+            f"{options.out}"
+        )
+
+
+def shrunk_network(options: ShrinkOptions, say: Say = silent) -> ShrunkComparison:
+    """Prune and fine-tune a network, and return what that lost; write the pruned network to a new folder,
+    whole or not at all, where that is asked for.
 
     A recipe is trained first, for this comparison alone. Raises UserError, ModelError, and ShrinkFailed where
     a training comes to nothing.
@@ -74,7 +88,6 @@ def run_shrink(options: ShrinkOptions) -> None:
     if not _is_recipe(options.source):
         check_trained(options.source, options.trial)
     _check_fields(options)
-    say = silent if options.as_json else tell
     load_torch()
     bench = bench_on(options.device, may_fetch=options.download, say=say)
     from search.results.teachers import teacher_folder
@@ -114,9 +127,7 @@ def run_shrink(options: ShrinkOptions) -> None:
         raise ShrinkFailed(str(error)) from error
     if out is not None:
         _write(shrunk, found, out, replaces=options.force)
-    _show(found, as_json=options.as_json)
-    if out is not None:
-        bench.say(f"the pruned network of seed {shrunk.best.seed}, the best on the validation part -> {out}")
+    return found
 
 
 def _values(options: ShrinkOptions) -> dict[str, Any]:

@@ -84,7 +84,18 @@ def follow(address: str, name: str) -> str:
 
 def logs(address: str, name: str) -> None:
     """Print what a job has printed so far."""
-    print(visible_lines(Jobs(address).log(name)), end="")
+    print(printed(address, name), end="")
+
+
+def printed(address: str, name: str) -> str:
+    """Return what a job has printed so far, without what would control a terminal."""
+    return visible_lines(Jobs(address).log(name))
+
+
+def submitted(address: str, name: str | None = None) -> list[Job]:
+    """Return the searches that were submitted to a cluster, the latest first, or one of them."""
+    jobs = Jobs(address)
+    return jobs.all() if name is None else [jobs.one(name)]
 
 
 def status(address: str, name: str | None = None, *, as_json: bool = False) -> None:
@@ -92,8 +103,7 @@ def status(address: str, name: str | None = None, *, as_json: bool = False) -> N
 
     For one job also its last line, and what `tunebook show` prints there: trials and machines.
     """
-    jobs = Jobs(address)
-    listed = jobs.all() if name is None else [jobs.one(name)]
+    listed = submitted(address, name)
     if as_json:
         tell_json(json.dumps({"schema": SCHEMA, "jobs": [_job_tree(job) for job in listed]}, indent=2))
         return
@@ -117,7 +127,7 @@ def status(address: str, name: str | None = None, *, as_json: bool = False) -> N
         )
     terminal.console().print(table)
     if name is not None:
-        (job,) = listed
+        (job,), jobs = listed, Jobs(address)
         for line in _without_rays(jobs.log(name))[-1:] or [job.message or ""]:
             terminal.say(line)
         if (there := job.metadata.get(FOLDER)) is not None:
