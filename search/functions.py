@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 from search.results.search import Search
 from trainable.bench import DeviceChoice, bench_on
+from trainable.collector import load_torch
 from trainable.errors import UserError
 from trainable.extras import needing_run
 from trainable.recipe import Recipe
@@ -76,6 +77,7 @@ def train(  # noqa: PLR0913 - a person types these by name
     the test part. Each epoch is a line on the terminal. Raises UserError before training if the run is
     impossible, and RunError for a crash.
     """
+    load_torch()
     from search.results.teachers import recipe_with_teacher
     from trainable.models.network_names import read_named_recipe
     from trainable.recipe.trained_files import refuse_trained

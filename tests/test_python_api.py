@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from inspect import signature
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, cast, get_type_hints
 
 import pytest
 from typer.core import TyperOption
@@ -201,7 +201,7 @@ def test_an_export_has_the_formats_and_the_hardware_of_the_command(found: Search
     assert "#" not in (tmp_path / "bare.yaml").read_text()
     for asked in ({"format": "script"}, {"gpus": 2}, {"bare": True}):
         with pytest.raises(UserError, match="say how a file is written; give out"):
-            tunebook.export(found.folder, **asked)  # type: ignore[arg-type]
+            tunebook.export(found.folder, **asked)
     with pytest.raises(UserError, match="format='kers': expected tunebook, timm, torchvision"):
         tunebook.export(found.folder, tmp_path / "out", format="kers")  # type: ignore[arg-type]
 
@@ -214,10 +214,13 @@ def test_an_export_has_the_formats_and_the_hardware_of_the_command(found: Search
         (lambda: tunebook.shrink("nowhere", seeds=1), "seeds=1: expected 2 or more"),
         (lambda: tunebook.shrink("nowhere"), "nowhere: no such folder"),
         (
-            lambda: tunebook.backbones("digits", size="huge"),
+            lambda: tunebook.backbones("digits", size=cast(Any, "huge")),
             "expected one of small, medium, large, got 'huge'",
         ),
-        (lambda: tunebook.batch_find("digits", device="tpu"), "device='tpu': expected auto, cpu or cuda"),
+        (
+            lambda: tunebook.batch_find("digits", device=cast(Any, "tpu")),
+            "device='tpu': expected auto, cpu or cuda",
+        ),
         (lambda: tunebook.ui("nowhere"), "nowhere: not a search folder"),
         (lambda: tunebook.submit("nowhere.yaml", "http://head:8265"), "nowhere.yaml: no such file"),
         (lambda: tunebook.status("head"), "expected the dashboard's http://HOST:PORT"),

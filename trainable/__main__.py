@@ -14,46 +14,60 @@ if __name__ == "__main__":
 
     import_installed_alone()
 
-import argparse
 import json
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
-from trainable.bench import DeviceChoice, bench_on
+import typer
+
+from trainable.bench import bench_on
+from trainable.debug_tools import tools_named
 from trainable.errors import RunError, UserError
 from trainable.models.network_names import read_named_recipe
 from trainable.processes import ended_by_signals, ending_at_once
 from trainable.recipe import Recipe
+from trainable.recipe.data import refuse_missing
 from trainable.recipe.trained_files import of_pruned_network, refuse_trained
-from trainable.recipe.yamlfile import with_settings
-from trainable.summary import summary
 from trainable.terminal import show_what_can_be_shown, tell, tell_json
-from trainable.train import train
-from trainable.train_options import TrainOptions, recipe_values
+from trainable.train_options import TrainOptions, recipe_with_options, taking_fields
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train as the command line says, and return the exit code."""
-    options = TrainOptions(**vars(_parser().parse_args(arguments)))
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(taking_fields(_train, TrainOptions))
+    try:
+        app(arguments, prog_name="python -m trainable")
+    except SystemExit as ended:  # Typer ends with it at once, whatever was asked
+        return int(ended.code or 0)
+    return 0
+
+
+def _train(options: TrainOptions) -> None:
+    """Train one recipe, without a search."""
     try:
         with ended_by_signals():
-            written, settings = read_named_recipe(options.recipe), options.settings or ()
-            recipe = with_settings(written, settings, recipe_values(options, written.task))
+            recipe = recipe_with_options(read_named_recipe(options.recipe), options)
+            tools_named(options.debug or ())
+            refuse_missing(recipe.data)
             if options.out is not None and not options.force:
                 refuse_trained("--out", options.out)
-            return train_recipe(recipe, options)
+            code = train_recipe(recipe, options)
     except UserError as error:
         tell(f"error: {error}", sys.stderr)
-        return 2
+        code = 2
     except KeyboardInterrupt:
         tell("interrupted", sys.stderr)
-        return 130
+        code = 130
+    raise typer.Exit(code)
 
 
 def train_recipe(recipe: Recipe, options: TrainOptions) -> int:
     """Train the recipe of a file, as options have changed it, and print the result. Return 0 if it is done,
     1 if it crashed or diverged. Raises UserError."""
+    from trainable.summary import summary  # torch takes seconds to import
+    from trainable.train import train
+
     progress = partial(tell, to=sys.stderr if options.as_json else None)
     if (words := of_pruned_network(options.recipe, read_named_recipe(options.recipe))) is not None:
         progress(words)
@@ -74,50 +88,6 @@ def train_recipe(recipe: Recipe, options: TrainOptions) -> int:
     else:
         tell(summary(outcome))
     return 1 if outcome.diverged else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainable", description="Train one recipe.")
-    parser.add_argument("recipe", type=Path, metavar="RECIPE.yaml")
-    parser.add_argument("--data", metavar="PATH", help="the images, in place of the recipe's data.path")
-    parser.add_argument("--model", metavar="NAME", help="the network, in place of the recipe's")
-    parser.add_argument("--weights", metavar="PATH", help="its pretrained weights, or none")
-    parser.add_argument("--image-size", type=int, metavar="N", help="scale images to N times N pixels")
-    parser.add_argument("--seed", type=int, metavar="N", help="in place of the recipe's loop.seed")
-    parser.add_argument("--device", type=DeviceChoice, choices=list(DeviceChoice), help="where to train")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="leave model.safetensors, metrics.json and recipe.yaml here"
-    )
-    parser.add_argument("--force", action="store_true", help="overwrite an earlier result in --out")
-    parser.add_argument("--test", action="store_true", help="score the test part, with a confusion matrix")
-    parser.add_argument(
-        "--predict",
-        type=Path,
-        metavar="DIR",
-        help="write the masks that a segmentation predicts for the test images (or validation's) here",
-    )
-    parser.add_argument(
-        "--download",
-        action="store_true",
-        help="let torchvision and timm fetch data sets and published weights",
-    )
-    parser.add_argument(
-        "--json", dest="as_json", action="store_true", help="print one line of JSON at the end"
-    )
-    parser.add_argument(
-        "--debug",
-        action="append",
-        metavar="TOOL",
-        help="profile: record some steps; anomaly: stop at the first nan in a gradient; may be repeated",
-    )
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        metavar="PATH=VALUE",
-        help="set a recipe's field",
-    )
-    return parser
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ An option that sets a field names it beside its help: `Sets` says where it is in
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -14,8 +16,10 @@ import typer
 
 from trainable.bench import DeviceChoice
 from trainable.errors import UserError
+from trainable.terminal import tell
 
 if TYPE_CHECKING:  # pydantic takes a while to import
+    from trainable.recipe import Recipe
     from trainable.recipe.tasks import AnyTask
 
 BUILT_IN_MODELS = ("resnet_small", "unet_small")
@@ -98,6 +102,27 @@ def study_values(options: object) -> dict[str, Any]:
     return values
 
 
+def recipe_with_options(recipe: Recipe, options: DataOptions) -> Recipe:
+    """Return a recipe with the values that a command's options and settings set.
+
+    `model.name` may be that of another library than the recipe's. Raises UserError, also for an option of
+    which a recipe has no field.
+    """
+    from trainable.models.network_names import also_in, other_library  # pydantic takes a while to import
+    from trainable.recipe.models import MODEL_NAME
+    from trainable.recipe.yamlfile import parse_setting, with_settings
+
+    values, texts = recipe_values(options, recipe.task), options.settings or ()
+    settings = dict(map(parse_setting, texts))
+    name = settings.get(MODEL_NAME)
+    is_alone = "model" not in values and "model.kind" not in settings
+    if is_alone and (kind := other_library(name, recipe.model.kind, recipe.task)) is not None:
+        values = {"model.kind": kind, **values}
+        if words := also_in(str(name), recipe.task):
+            tell(words, sys.stderr)
+    return with_settings(recipe, texts, values)
+
+
 def recipe_values(options: object, task: AnyTask) -> dict[str, Any]:
     """Return the values of a recipe for a task that a command's options set, by dotted path; none where not
     given.
@@ -127,6 +152,29 @@ def _given(options: object) -> Iterator[tuple[str, Any, Sets]]:
         for sets in (each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Sets)):
             if value is not None:
                 yield f"--{field.replace('_', '-')}", sets.value(value), sets
+
+
+def taking_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
+    """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer. Those
+    that the command shares with others come last."""
+    hints = get_type_hints(kind, include_extras=True)
+
+    def call(**given: Any) -> None:
+        run(kind(**given))
+
+    call.__name__, call.__doc__ = run.__name__, run.__doc__
+    call.__signature__ = Signature(  # type: ignore[attr-defined]  # Typer reads it
+        [
+            Parameter(
+                each.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if each.default is MISSING else each.default,
+                annotation=hints[each.name],
+            )
+            for each in sorted(fields(kind), key=lambda each: each.name not in vars(kind)["__annotations__"])
+        ]
+    )
+    return call
 
 
 @dataclass(frozen=True, kw_only=True)

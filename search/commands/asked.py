@@ -10,12 +10,14 @@ from typing import Any
 
 from search.study.study import RECIPE_SECTIONS, WEIGHTS, Study, data_name, study_tree_with
 from trainable.errors import UserError
-from trainable.models.network_names import also_in, model_named, with_library
-from trainable.recipe.models import FROM_SCRATCH
+from trainable.models.network_names import also_in, model_named, other_library, with_library
+from trainable.recipe.models import FROM_SCRATCH, MODEL_NAME
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import parse_setting, read_tree
 from trainable.terminal import tell
+
+MODEL_NAME_IN_STUDY = f"base.{MODEL_NAME}"
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
@@ -28,6 +30,12 @@ def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
     values = dict(values)
     if isinstance(name := values.get("base.model"), str):
         values["base.model"] = model_named(name, _task_of({**tree, **values}))
+    if MODEL_NAME_IN_STUDY in values and not {"base.model", "base.model.kind"} & values.keys():
+        kind = _pinned(tree).get("model.kind")
+        if (
+            other := other_library(values[MODEL_NAME_IN_STUDY], kind, _task_of({**tree, **values}))
+        ) is not None:
+            values = {"base.model.kind": other, **values}
     if values.get(f"base.{WEIGHTS}") == FROM_SCRATCH:
         values[f"base.{WEIGHTS}"] = None
     if path is None and "data.path" not in values:
@@ -54,17 +62,23 @@ def with_library_of_model(tree: dict[str, Any]) -> dict[str, Any]:
     return {**tree, "base": {**others, **{f"model.{path}": value for path, value in found.items()}}}
 
 
+def _pinned(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a recipe that a study's tree fixes, by dotted path."""
+    base = tree.get("base")
+    return dict(leaves(base)) if isinstance(base, Mapping) else {}
+
+
 def _task_of(values: Mapping[str, Any]) -> AnyTask:
     """Return the task of a study's values, some by dotted path."""
-    base = values.get("base")
-    inner = dict(leaves(base)) if isinstance(base, Mapping) else {}
+    inner = _pinned(values)
     kind = values.get("base.task.kind", inner.get("task.kind"))
     return TASKS[kind]() if isinstance(kind, str) and kind in TASKS else CLASSIFICATION
 
 
 def study_asked(path: Path | None, values: Mapping[str, Any]) -> Study:
     """Return what `study_from` does, and say whose network a bare name means that two libraries have."""
-    if isinstance(name := values.get("base.model"), str) and (words := also_in(name)):
+    name = values.get("base.model", values.get(MODEL_NAME_IN_STUDY))
+    if isinstance(name, str) and (words := also_in(name)):
         tell(words, sys.stderr)
     return study_from(path, values)
 

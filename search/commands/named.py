@@ -17,9 +17,9 @@ from trainable.files.store import Store, is_uri
 from trainable.models.network_names import read_named_recipe
 from trainable.recipe import Recipe
 from trainable.recipe.data import refuse_missing
-from trainable.recipe.yamlfile import read_tree, with_settings
+from trainable.recipe.yamlfile import read_tree
 from trainable.terminal import program_name
-from trainable.train_options import recipe_values, study_values
+from trainable.train_options import recipe_with_options, study_values
 
 YAML_ENDINGS = (".yaml", ".yml")
 
@@ -48,8 +48,7 @@ def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Inp
             raise UserError(f"{path}: --data, --set and others cannot change a search; give its study.yaml")
         return path
     if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
-        recipe = read_named_recipe(path)
-        return with_settings(recipe, options.settings or (), recipe_values(options, recipe.task))
+        return recipe_with_options(read_named_recipe(path), options)
     study = study_asked(path, values | settings_of(options.settings or ()))
     refuse_missing(study.data)
     return study

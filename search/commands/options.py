@@ -9,9 +9,8 @@ completion and docs/cli.md come from these declarations.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
-from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -30,6 +29,7 @@ from trainable.train_options import (
     RecipeOptions,
     Set,
     Sets,
+    taking_fields,
 )
 
 EXAMPLE = "Example: "
@@ -161,34 +161,11 @@ def command(
     def add(run: Callable[..., None]) -> Callable[..., None]:
         taken = [each for name, each in get_type_hints(run).items() if name != "return"]
         app.command(name, epilog=f"{EXAMPLE}{example}")(
-            _of_fields(run, taken[0]) if is_dataclass(taken[0]) else run
+            taking_fields(run, taken[0]) if is_dataclass(taken[0]) else run
         )
         return run
 
     return add
-
-
-def _of_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
-    """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer. Those
-    that the command shares with others come last."""
-    hints = get_type_hints(kind, include_extras=True)
-
-    def call(**given: Any) -> None:
-        run(kind(**given))
-
-    call.__name__, call.__doc__ = run.__name__, run.__doc__
-    call.__signature__ = Signature(  # type: ignore[attr-defined]  # Typer reads it
-        [
-            Parameter(
-                each.name,
-                Parameter.KEYWORD_ONLY,
-                default=Parameter.empty if each.default is MISSING else each.default,
-                annotation=hints[each.name],
-            )
-            for each in sorted(fields(kind), key=lambda each: each.name not in vars(kind)["__annotations__"])
-        ]
-    )
-    return call
 
 
 def bench_of(options: DataOptions, say: Say = silent) -> Bench:

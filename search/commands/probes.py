@@ -374,8 +374,8 @@ def _tree(probed: Probed[LrBand] | Probed[BatchFound]) -> dict[str, Any]:
 
 
 def _title(run: Run) -> str:
-    text = _described(run)
-    return f"{text['model']} on {text['data']}: {text['optimizer']}, batch {text['batch_size']}"
+    recipe = run.recipe
+    return f"{name_in(recipe.data.path)}: {recipe.sentence}, batch {recipe.loop.batch_size}"
 
 
 def _described(run: Run) -> dict[str, Any]:
@@ -384,6 +384,7 @@ def _described(run: Run) -> dict[str, Any]:
         "schema": SCHEMA,
         "recipe": recipe.digest(),
         "data": name_in(recipe.data.path),
+        "sentence": recipe.sentence,
         "model": getattr(recipe.model, "name", recipe.model.kind),
         "optimizer": recipe.optimizer.kind,
         "lr": recipe.optimizer.lr,

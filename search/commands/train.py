@@ -7,15 +7,13 @@ from trainable.debug_tools import tools_named
 from trainable.models.network_names import read_named_recipe
 from trainable.recipe.data import refuse_missing
 from trainable.recipe.trained_files import refuse_trained
-from trainable.recipe.yamlfile import with_settings
-from trainable.train_options import TrainOptions, recipe_values
+from trainable.train_options import TrainOptions, recipe_with_options
 
 
 def run_train(options: TrainOptions) -> int:
     """Train the recipe in a file, with what the options change, and print the result; return the exit code.
     Raises UserError, before torch is imported where it can be known then."""
-    written = read_named_recipe(options.recipe)
-    recipe = with_settings(written, options.settings or (), recipe_values(options, written.task))
+    recipe = recipe_with_options(read_named_recipe(options.recipe), options)
     tools_named(options.debug or ())
     refuse_missing(recipe.data)
     if options.out is not None and not options.force:

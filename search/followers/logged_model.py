@@ -135,7 +135,7 @@ class LoggedWinner:
 
     def store(self, program: ExportedProgram, info: DataInfo) -> str:
         """Store the model with its files, link it to the trial's run and its last metrics; return its id."""
-        params = {path: written(value) for path, value in self._trial.values.items()}
+        params = {path: written(value) for path, value in self._trial.values_by_name.items()}
         created = self._client.create_logged_model(
             self._experiment_id, self._name, self._run_id, self._tags, params, served(info).kind
         )

@@ -148,7 +148,8 @@ class StoredSearch:
         return f"go on with:\n  {program_name()} resume {quote(self.home.address)}"
 
     def trials_frame(self) -> pandas.DataFrame:
-        """Return one row per trial: its course, its last epoch's metrics, its values by dotted path."""
+        """Return one row per trial: its course, what it trains, its last epoch's metrics, its
+        values by dotted path."""
         import pandas
 
         rows = [
@@ -159,9 +160,10 @@ class StoredSearch:
                 "first": trial.first.source if trial.first is not None else None,
                 "attempts": trial.attempts,
                 "epochs": trial.epochs,
+                "sentence": trial.sentence,
                 **trial.costs,
                 **trial.metrics,
-                **trial.values,
+                **trial.values_by_name,
             }
             for trial in self.trials
         ]

@@ -298,6 +298,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "epochs": trial.epochs,
         "metrics": dict(trial.metrics),
         "cost": dict(trial.costs),
+        "sentence": trial.sentence,
         "values": dict(trial.values),
         "attempts": trial.attempts,
         "places": [[rank.model_dump(mode="json") for rank in ranks] for ranks in trial.places],

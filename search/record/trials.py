@@ -114,7 +114,13 @@ class Trial:
     @property
     def values_by_name(self) -> Mapping[str, Value]:
         """Its values, with an optimizer of timm's by its own name, `muon`."""
-        return by_own_name(self.values, ((self.recipe or {}).get("optimizer") or {}).get("name"))
+        return by_own_name(self.values, self.optimizer_name)
+
+    @property
+    def optimizer_name(self) -> str | None:
+        """Which of timm's optimizers it trains with, such as `muon`; None for another one."""
+        optimizer = (self.recipe or {}).get("optimizer") or {}
+        return optimizer.get("name") if optimizer.get("kind") == "timm" else None
 
     @property
     def network_name(self) -> str:

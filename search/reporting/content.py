@@ -247,6 +247,7 @@ class TrialRow(Spec):
     place: float | None
     sentence: str = ""  # what it trains, in words; empty where its values make no recipe
     values: dict[str, Value]  # by dotted path
+    optimizer: str | None = None  # which of timm's it trains with; None for another one
     scores: dict[int, float]  # by epoch
     train_loss: dict[int, float]
     val_loss: dict[int, float]

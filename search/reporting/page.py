@@ -261,7 +261,7 @@ def _pairs(answers: ReportedLabels | ReportedMasks) -> list[tuple[str, str, int]
 
 def data_of(report: Report) -> dict[str, Any]:
     """Return what the page's script shows of each trial: fields by position, to be short."""
-    paths = list(dict.fromkeys(path for each in report.trials for path in by_own_name(each.values)))
+    paths = list(dict.fromkeys(path for each in report.trials for path in _by_own_name(each)))
     return {
         "objective": report.search.objective,
         "epochs": report.search.budget_epochs,
@@ -274,7 +274,7 @@ def data_of(report: Report) -> dict[str, Any]:
 
 
 def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
-    values = [_brief(trial.values, path) for path in paths]
+    values = [_brief(_by_own_name(trial), path) for path in paths]
     curves = [
         [_rounded(by_epoch.get(epoch)) for epoch in range(1, trial.epochs + 1)]
         for by_epoch in (trial.scores, trial.train_loss, trial.val_loss)
@@ -287,12 +287,15 @@ def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
     ]  # fmt: skip
 
 
+def _by_own_name(trial: TrialRow) -> Values:
+    return by_own_name(trial.values, trial.optimizer)
+
+
 def _brief(values: Values, path: str) -> str:
     """Return a trial's value in a few digits; nothing where it has none."""
-    named = by_own_name(values)
-    if path not in named:
+    if path not in values:
         return ""
-    value = named[path]
+    value = values[path]
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else shown(value)
 
 

@@ -23,8 +23,8 @@ from search.reporting.content import (
     RepeatRow,
     TrialRow,
 )
-from spaces.catalog.explain import recipe_rows
-from spaces.domains import Choice, Domain, Values, domain_tree, value_at
+from spaces.catalog.explain import condition_in_words, recipe_rows, with_own_names
+from spaces.domains import Choice, domain_tree, value_at
 from spaces.priors import Prior, density, describe
 from spaces.space import Dimension, Space
 from trainable.recipe.base import with_guide_names
@@ -57,6 +57,7 @@ def _trial_row(trial: Trial, summary: Summary, place: float | None, *, on_fronti
         place=place,
         sentence=trial.sentence,
         values=dict(trial.values),
+        optimizer=trial.optimizer_name,
         scores=scores,
         train_loss=_by_epoch(trial, "train_loss"),
         val_loss=_by_epoch(trial, "val_loss"),
@@ -150,19 +151,17 @@ def beliefs_of(space: Space, trials: Sequence[Trial], verdicts: Verdicts | None)
     by_rule = {each.rule: each for each in verdicts.rules} if verdicts is not None else {}
     places = {trial.id: at for trial in trials if (at := positions(space, trial)) is not None}
     priors = {trial.id: space.priors(trial.values) for trial in trials if trial.id in places}
-    return tuple(
-        _belief(each, space.own, places, priors, by_rule.get(each.name)) for each in space.dimensions
-    )
+    return tuple(_belief(each, space, places, priors, by_rule.get(each.name)) for each in space.dimensions)
 
 
 def _belief(
     dimension: Dimension,
-    own: Values,
+    space: Space,
     places: Mapping[int, Mapping[str, float]],
     priors: Mapping[int, Mapping[str, Prior]],
     verdict: Verdict | None,
 ) -> Belief:
-    name = dimension.name
+    name, own = dimension.name, space.own
     having = [trial for trial in places if name in places[trial]]
     drawn_from = Counter(priors[trial][name] for trial in having) or Counter([dimension.prior(own)])
     low, high = verdict.interval if verdict is not None and verdict.interval is not None else (None, None)
@@ -170,10 +169,10 @@ def _belief(
         name=name,
         path=dimension.path,
         domain=domain_tree(dimension.domain),
-        when=None if dimension.when is None else str(dimension.when),
+        when=condition_in_words(dimension, space) or None,
         reason=dimension.reason_for(own),
         source=with_guide_names([dimension.source])[0],  # each rule, since they are not read in order
-        curves=tuple(_curve(dimension.domain, prior, n) for prior, n in drawn_from.most_common(MOST_CURVES)),
+        curves=tuple(_curve(dimension, prior, n, space) for prior, n in drawn_from.most_common(MOST_CURVES)),
         verdict=verdict.word if verdict is not None else None,
         effect=verdict.effect if verdict is not None else None,
         low=low,
@@ -184,14 +183,15 @@ def _belief(
     )
 
 
-def _curve(domain: Domain, prior: Prior, trials: int) -> BeliefCurve:
+def _curve(dimension: Dimension, prior: Prior, trials: int, space: Space) -> BeliefCurve:
     """Return a belief over its domain; `trials` counts those that drew from it."""
+    domain = dimension.domain
     if isinstance(domain, Choice):
         values = list(domain.options)
     else:
         values = [value_at(domain, min(at / (POINTS - 1), 1.0 - 1e-9)) for at in range(POINTS)]
     return BeliefCurve(
-        says=describe(domain, prior),
+        says=with_own_names(describe(domain, prior), dimension.path, space),
         trials=trials,
         density=tuple(round(density(domain, prior, value), 5) for value in values),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from search.reporting.charts import in_order, look_of, points_of
@@ -10,10 +11,12 @@ from search.reporting.content import Belief, BeliefCurve, Report, TrialRow
 from search.reporting.plots import Area, Axis, Label, Plot, PlotLine, Spot, domain_axis, numbered_axis
 from spaces.catalog.overrides import Fixed, parse
 from spaces.domains import Choice, Domain, SpaceError, fraction_of, hull
+from trainable.recipe.optimizers import OPTIMIZER_KIND
 
 BELIEF_HEIGHT = 0.55  # the likeliest value of a belief is so high in its plot
 JITTER = 0.6  # points of one option are spread over so much of its share
 GOLDEN = 0.618033988749895  # multiples of it are spread evenly (Weyl's sequence)
+NAMED = 2  # so many optimizers of timm's at most are named at one place of an axis
 AXES = 12  # so many fields at most are drawn side by side
 ROWS_OF_AXIS = 3.4
 TOP = 90.0  # trials that beat so many of 100 others stand out
@@ -55,12 +58,23 @@ def _tile(belief: Belief, trials: Mapping[int, TrialRow], best: int | None) -> P
     return Plot(
         f"{belief.name}: its values in {len(having)} trials, what the rule believes, and how many of 100 "
         "others each beats",
-        domain_axis(belief.path.rpartition(".")[2], domain),
+        _axis(belief.path.rpartition(".")[2], belief.path, domain, trials.values()),
         y,
         areas=[Area("belief", curves[0])],
         lines=[PlotLine("belief-edge", each) for each in curves],
         points=points_of(in_order(having, best), best, spot),
         rows=11.0,
+    )
+
+
+def _axis(name: str, path: str, domain: Domain, trials: Iterable[TrialRow]) -> Axis:
+    """Return the axis of a field's values; optimizers of timm's are called by their own names."""
+    axis, names = domain_axis(name, domain), sorted({each.optimizer for each in trials if each.optimizer})
+    if path != OPTIMIZER_KIND or not names:
+        return axis
+    own = " or ".join(names) if len(names) <= NAMED else "timm's"
+    return replace(
+        axis, ticks=tuple(replace(each, text=own) if each.text == "timm" else each for each in axis.ticks)
     )
 
 
@@ -104,7 +118,7 @@ def side_by_side(report: Report) -> Plot | None:
     ]
     axes = [PlotLine("axis", [(0.0, height), (1.0, height)]) for height in heights]
     names = [*(each.path for each in fields), places.name]
-    numbered = [*(domain_axis(each.path, each.domain) for each in fields), places]
+    numbered = [*(_axis(each.path, each.path, each.domain, report.trials) for each in fields), places]
     labels = [Label((0.0, height), name, "name") for height, name in zip(heights, names, strict=True)]
     labels += [
         Label((tick.at, height), tick.text, "tick")

@@ -11,6 +11,7 @@ from search.record.trials import Trial
 from spaces.domains import Choice, Value, Values, fraction_of, shown
 from spaces.space import Dimension, Space
 from trainable.errors import UserError, one_line
+from trainable.extras import needing_run
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose, is_citation, spelled_out
 from trainable.recipe.optimizers import by_own_name
@@ -112,11 +113,12 @@ def values_that_matter(search: Search, trial: Trial) -> str:
 
 def _decisive(search: Search) -> Sequence[str]:
     """Return the dimensions that decide who is among the best trials, the first the most; none where too few
-    trials can be compared."""
-    from search.reporting.importances import importances  # Optuna and scikit-learn take a second
-
+    trials can be compared, or where what computes it is not installed."""
     try:
-        found = importances(search.space, search.trials, standings(search.progress))
+        with needing_run("what decides most"):
+            from search.reporting.importances import importances  # Optuna and scikit-learn take a second
+
+            found = importances(search.space, search.trials, standings(search.progress))
     except UserError:
         return ()
     return [each.name for each in found.fields if each.share > 0.0]

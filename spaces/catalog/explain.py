@@ -104,16 +104,29 @@ def _ruled(space: Space, recipe: Recipe) -> dict[str, RuleValue]:
 
 def _ranged(dimension: Dimension, space: Space) -> str:
     """Describe the domain of a dimension, its prior, and the condition under which it exists."""
-    words = describe(dimension.domain, dimension.prior(space.own))
-    if dimension.path == _OPTIMIZER:
-        names = options_of(space.dimensions).get(_TIMM_NAME, (space.base.optimizer.title,))
-        words = re.sub(r"\btimm\b", f"timm's {' or '.join(map(str, names))}", words)
+    words = with_own_names(describe(dimension.domain, dimension.prior(space.own)), dimension.path, space)
     if dimension.path == RATE:
         words = f"{words}; at batch {REFERENCE_BATCH}{_at_own_batch(dimension, space)}"
-    if (when := dimension.when) is None:
+    if dimension.when is None:
         return words
     section = dimension.path.rpartition(".")[0]
-    return f"{words}; when {str(when).removeprefix(f'{section}.')}"
+    return f"{words}; when {condition_in_words(dimension, space).removeprefix(f'{section}.')}"
+
+
+def with_own_names(words: str, path: str, space: Space) -> str:
+    """Return words on the values of a field in which optimizers of timm's are called by their own names."""
+    if path != _OPTIMIZER:
+        return words
+    names = options_of(space.dimensions).get(_TIMM_NAME, (space.base.optimizer.title,))
+    return re.sub(r"\btimm\b", f"timm's {' or '.join(map(str, names))}", words)
+
+
+def condition_in_words(dimension: Dimension, space: Space) -> str:
+    """Return when a dimension exists, in words; empty where it always does. That of timm's name itself is
+    said as a study writes it."""
+    if (when := dimension.when) is None:
+        return ""
+    return str(when) if dimension.path == _TIMM_NAME else with_own_names(str(when), when.path, space)
 
 
 def _at_own_batch(dimension: Dimension, space: Space) -> str:
@@ -126,7 +139,7 @@ def _at_own_batch(dimension: Dimension, space: Space) -> str:
         kinds.setdefault(batch_factor(scaling, batch / REFERENCE_BATCH), []).append(shown(kind))
     if len(kinds) > 1:
         each = ", ".join(f"x{factor:.2g} for {' and '.join(names)}" for factor, names in kinds.items())
-        return f" (at {batch}: {each})"
+        return f" (at {batch}: {with_own_names(each, _OPTIMIZER, space)})"
     (factor,) = kinds
     return f" ({_times(factor, dimension.domain, dimension.prior(space.own))} at {batch})"
 

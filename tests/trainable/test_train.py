@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from search.__main__ import app
+from search.commands.cli_page import commands_of
 from tests.trainable.small_runs import TIMES, images, small_recipe, write_parts
-from trainable.__main__ import _parser, main
+from trainable.__main__ import main
 from trainable.bench import ON_CPU, Bench
 from trainable.errors import RecipeError, UserError
 from trainable.origins import Origins, differences, may_be_same
@@ -22,7 +26,6 @@ from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe, with_settings, write_recipe
 from trainable.run import make_run
 from trainable.train import threads_of
-from trainable.train_options import TrainOptions
 from trainable.training.devices import device_name
 
 DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 8, "precision.kind": "fp32"})
@@ -336,5 +339,27 @@ def test_the_name_of_a_gpu_begins_with_its_kind() -> None:
     assert may_be_same("cuda", name)
 
 
-def test_the_plain_command_line_has_each_option_of_train() -> None:
-    assert vars(_parser().parse_args(["r.yaml"])).keys() == {each.name for each in fields(TrainOptions)}
+def test_the_plain_command_line_has_each_option_of_train(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    command = commands_of(app)["train"]
+    assert all(option in said for parameter in command.params for option in parameter.opts if "-" in option)
+
+
+def test_a_mistake_in_a_plain_command_line_is_answered_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "digits.yaml").write_text("data: {path: digits}\n")
+    lines = ["--no-such-option", "nowhere.yaml", "digits.yaml --set optimizer.rate=1"]
+    code = f"""
+import sys
+from trainable.__main__ import main
+print([main(line.split()) for line in {lines}], "torch" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "[2, 2, 2] False\n", done.stderr

@@ -86,6 +86,17 @@ def also_in(name: str, task: AnyTask = CLASSIFICATION) -> str:
     return f"{name} is {first}'s; {other}/{name} names {other}'s"
 
 
+def other_library(name: object, kind: object, task: AnyTask = CLASSIFICATION) -> str | None:
+    """Return the library of a bare name that is set as `model.name`, where the network's kind is another
+    one's; None where the kind stays. Raises ModelError for a name that no library has."""
+    if not isinstance(name, str) or "/" in name or kind in ("smp", "own") or not _are_installed():
+        return None
+    if any(each.kind == kind and _bare(name) in each.names for each in libraries(task)):
+        return None
+    found = model_named(name, task)["kind"]
+    return None if found in SMALL else found
+
+
 def check_name(kind: str, name: str, task: AnyTask = CLASSIFICATION) -> None:
     """Raise ModelError unless a library has a network of this name for the task; other libraries that have
     it, and close names, are offered."""

@@ -30,6 +30,7 @@ WORK = (
     *(f"report {name} -o {name}.html" for name in ("masks", "promoted")),
     "report labels -o data.json",
     "open promoted",
+    "export promoted -o out.yaml",
     "rename taught other",
 )
 # with these a dashboard is asked, which is not there
@@ -48,7 +49,6 @@ NEED = (
     "extend labels --trials 1",
     "audit-pruning labels",
     "sync labels",
-    "export promoted -o out.yaml",
     "bundle labels -o bundled",
     "train best.yaml",
     "shrink best.yaml -o smaller",
@@ -180,6 +180,13 @@ def test_a_function_that_lacks_a_package_names_the_line_that_brings_it(
     assert (code, err.count("\n")) == ("2", 1)
     assert f"{name} needs " in err
     assert err.endswith(f": {INSTALL}\n")
+
+
+@pytest.mark.parametrize("line", ["train best.yaml", "check digits", "search digits", FUNCTIONS["train"]])
+def test_what_trains_is_said_to_need_pytorch_and_none_of_its_parts(
+    answers: Mapping[str, Answer], line: str
+) -> None:
+    assert " needs PyTorch: " in answers[line].err
 
 
 @pytest.fixture(scope="module")

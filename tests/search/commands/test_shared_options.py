@@ -81,6 +81,44 @@ def test_a_setting_wins_over_an_option() -> None:
     assert (study.seed, study.base_recipe().optimizer.lr) == (4, 0.3)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("tf_efficientnet_lite0", "timm"), ("resnet18", "torchvision"), ("resnet50.a1_in1k", "timm")],
+)
+@pytest.mark.parametrize("file", ["digits", "small.yaml", "recipe.yaml"])
+def test_a_networks_name_that_is_set_brings_the_library_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, name: str, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text("data: {path: digits}\nbase: {model: {kind: resnet_small}}\n")
+    write_recipe(tmp_path / "recipe.yaml", Recipe())
+    named = named_input(InputOptions(file=file, settings=[f"model.name={name}"]))
+    recipe = named.base_recipe() if isinstance(named, Study) else named
+    assert isinstance(recipe, Recipe)
+    assert (recipe.model.kind, recipe.get("model.name")) == (kind, name)
+
+
+@pytest.mark.parametrize("file", ["digits", "recipe.yaml"])
+def test_a_networks_name_that_is_set_and_two_libraries_have_is_said_or_refused_with_close_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_recipe(tmp_path / "recipe.yaml", Recipe())
+    named_input(InputOptions(file=file, settings=["model.name=resnet18"]))
+    assert capsys.readouterr().err == "resnet18 is torchvision's; timm/resnet18 names timm's\n"
+    with pytest.raises(UserError, match=r"no library has .* did you mean .*resnet18"):
+        named_input(InputOptions(file=file, settings=["model.name=resnet188"]))
+
+
+def test_a_library_that_has_the_name_stays(tmp_path: Path) -> None:
+    write_recipe(
+        tmp_path / "recipe.yaml", Recipe().with_values({"model": {"kind": "timm", "name": "resnet34"}})
+    )
+    named = named_input(InputOptions(file=str(tmp_path / "recipe.yaml"), settings=["model.name=resnet18"]))
+    assert isinstance(named, Recipe)
+    assert named.model.kind == "timm"
+
+
 def test_every_option_of_one_input_is_an_option_of_a_search() -> None:
     shared = {each.name for each in fields(InputOptions)}
     assert shared <= {each.name for each in fields(SearchOptions)}

@@ -119,6 +119,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "epochs": 1,
         "metrics": metrics,
         "cost": {},
+        "sentence": "",
         "values": {"optimizer.kind": "sgd", "optimizer.lr": 0.1},
         "attempts": 1,
         "places": [

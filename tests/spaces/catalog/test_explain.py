@@ -154,7 +154,7 @@ def test_what_a_person_believes_is_shown_with_the_rule_that_it_replaces() -> Non
         (
             {"optimizer.lr": {"log": [0.01, 1.0]}},
             "optimizer.lr",
-            "0.01 to 1, log; at batch 256 (at 32: x0.12 for sgd, x0.35 for adamw and lamb and timm)",
+            "(at 32: x0.12 for sgd, x0.35 for adamw and lamb and timm's nadamw or muon)",
         ),
         (
             {"optimizer.lr": {"log": [0.01, 1.0]}, "optimizer.kind": {"fixed": "sgd"}},
