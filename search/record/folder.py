@@ -177,6 +177,9 @@ def read_verification(folder: Path) -> Verified | None:
         return None
 
 
+TITLES = {"gap": "test against validation", "ceiling": "ceiling", "luck": "luck"}  # of a caution's kinds
+
+
 class Caution(Spec):
     """What whoever reads a search's answer should know before they trust it.
 
@@ -198,6 +201,11 @@ class Caution(Spec):
     def seen(self) -> str:
         """What was seen and what it means, without what to do."""
         return ": ".join(filter(None, (self.what, self.means)))
+
+    @property
+    def title(self) -> str:
+        """What it is about, in a word or two: of the images the check that found it."""
+        return self.about if self.kind == "data" else TITLES[self.kind]
 
     @property
     def brief(self) -> str:

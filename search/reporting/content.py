@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from search.learning.next_steps import StepKind
 from search.learning.pruning_audit import PruningAudit
 from search.record.folder import Caution, Verified
 from search.record.journal import RepeatPurpose
@@ -111,8 +112,9 @@ class ClassSamples(Spec):
     """Some training images of one class."""
 
     name: str
-    images: int  # so many training images it has
+    images: int  # so many training images it has; of masks, so many that show it
     thumbnails: tuple[str, ...]  # as data URIs
+    colour: str = ""  # of its pixels in these images, as #e69f00; empty where images have one label each
 
 
 class Samples(Spec):
@@ -368,6 +370,14 @@ class RecipeLine(Spec):
     varied: bool  # whether the search drew it
 
 
+class HelpfulStep(Spec):
+    """One thing that helps after the search, as `tunebook refine` proposes it."""
+
+    kind: StepKind
+    do: str
+    why: str
+
+
 class NextFinding(Spec):
     """One finding of `tunebook refine`."""
 
@@ -391,6 +401,7 @@ class NextChange(Spec):
 class NextRound(Spec):
     """What `tunebook refine` says of the next search."""
 
+    steps: tuple[HelpfulStep, ...] = ()  # the first thing first; the last may be to stop
     findings: tuple[NextFinding, ...]
     changes: tuple[NextChange, ...]
     left_alone: tuple[tuple[str, str], ...]  # what was examined and left as it is, and why

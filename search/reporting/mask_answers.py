@@ -1,4 +1,7 @@
-"""The masks that the best trial's weights answer: scores of each class, and pictures of the worst images."""
+"""The masks that the best trial's weights answer: scores of each class, and pictures of the worst images.
+
+Pictures of training images with their masks, a class at a time, are drawn in the same colours.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from PIL import Image
 
 from search.reporting.content import MaskClass, ReportedMasks, WorstMask
 from trainable.array_types import Integers
-from trainable.data import DataSet
+from trainable.data import DataSet, Part
 from trainable.data.source import Pixels
 from trainable.errors import UserError
 from trainable.recipe.tasks import IGNORED
@@ -112,22 +115,26 @@ def worst_images(data: DataSet, kept: KeptMasks, answers: MaskAnswers) -> tuple[
             name=data.validation.name(positions[at]),
             mean_iou=float(ious[at]),
             accuracy=float(right[at] / counted[at]),
-            **panels(*_shown(data, positions[at]), kept.mask(positions[at]), colours),
+            **panels(
+                *planes(data.validation, positions[at], data.info.channels),
+                kept.mask(positions[at]),
+                colours,
+            ),
         )
         for at in np.argsort(ious, kind="stable")[:WORST].tolist()
     )
 
 
-def _shown(data: DataSet, position: int) -> tuple[Pixels, Pixels]:
-    """Return a validation image, uint8 [C, H, W], and its true mask, uint8 [H, W]."""
-    part, channels = masked(data.validation), data.info.channels
+def planes(images: Part, position: int, channels: int) -> tuple[Pixels, Pixels]:
+    """Return an image of a part, uint8 [C, H, W], and its true mask: classes or IGNORED, uint8 [H, W]."""
+    part = masked(images)
     if isinstance(part, MaskedPart):
-        planes = next(image_planes(part, np.array([position]), channels))
+        found = next(image_planes(part, np.array([position]), channels))
     else:
         source = part.selection.source
         assert isinstance(source, MaskedSource)
-        planes = planes_of(source, int(part.selection.indices[position]), channels)
-    return planes[:-1], IGNORED - planes[-1]
+        found = planes_of(source, int(part.selection.indices[position]), channels)
+    return found[:-1], IGNORED - found[-1]
 
 
 def class_colours(count: int) -> Pixels:
@@ -148,21 +155,36 @@ def panels(image: Pixels, truth: Pixels, predicted: Pixels, colours: Pixels) -> 
 
     The image is uint8 [C, H, W]; masks are classes or IGNORED, uint8 [H, W].
     """
-    height, width = truth.shape
-    scale = min(1.0, PANEL_PIXELS / max(width, height))
-    size = (max(1, round(scale * width)), max(1, round(scale * height)))
-    pixels = np.ascontiguousarray(np.moveaxis(image, 0, -1)).squeeze()
-    shown = Image.fromarray(pixels).convert("RGB").resize(size, Image.Resampling.LANCZOS)
-    masks = [
-        np.asarray(Image.fromarray(each).resize(size, Image.Resampling.NEAREST))
-        for each in (truth, predicted)
-    ]
+    shown, true = small(image, truth, PANEL_PIXELS)
+    _, answer = small(image, predicted, PANEL_PIXELS)
+    grey = np.asarray(shown.convert("L"))
     return {
         "image": _as_uri(np.asarray(shown)),
-        "truth": _as_uri(tinted(np.asarray(shown.convert("L")), masks[0], colours)),
-        "prediction": _as_uri(tinted(np.asarray(shown.convert("L")), masks[1], colours)),
-        "errors": _as_uri(with_errors(np.asarray(shown.convert("L")), *masks)),
+        "truth": _as_uri(tinted(grey, true, colours)),
+        "prediction": _as_uri(tinted(grey, answer, colours)),
+        "errors": _as_uri(with_errors(grey, true, answer)),
     }
+
+
+def small(image: Pixels, mask: Pixels, side: int) -> tuple[Image.Image, Pixels]:
+    """Return an image and its mask with no side longer than this."""
+    height, width = mask.shape
+    scale = min(1.0, side / max(width, height))
+    size = (max(1, round(scale * width)), max(1, round(scale * height)))
+    pixels = np.ascontiguousarray(np.moveaxis(image, 0, -1)).squeeze()
+    return (
+        Image.fromarray(pixels).convert("RGB").resize(size, Image.Resampling.LANCZOS),
+        np.asarray(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST)),
+    )
+
+
+def with_class(image: Image.Image, mask: Pixels, label: int, colour: Pixels) -> str:
+    """Return an image as a data URI, with the pixels of one class under its colour and all others pale."""
+    grey = np.asarray(image.convert("L"))
+    picture = _pale(grey)
+    inside = mask == label
+    picture[inside] = (0.5 * colour + 0.5 * grey[inside, None]).astype(np.uint8)
+    return _as_uri(_hatched(picture, mask))
 
 
 def tinted(grey: Pixels, mask: Pixels, colours: Pixels) -> Pixels:
@@ -175,9 +197,13 @@ def tinted(grey: Pixels, mask: Pixels, colours: Pixels) -> Pixels:
 
 def with_errors(grey: Pixels, truth: Pixels, predicted: Pixels) -> Pixels:
     """Return a grey image made pale, with its wrong pixels in one colour, uint8 [H, W, 3]."""
-    pale = np.repeat((PALEST + (255 - PALEST) * (grey / 255.0)).astype(np.uint8)[:, :, None], 3, axis=2)
+    pale = _pale(grey)
     pale[truth != predicted] = WRONG
     return _hatched(pale, truth)
+
+
+def _pale(grey: Pixels) -> Pixels:
+    return np.repeat((PALEST + (255 - PALEST) * (grey / 255.0)).astype(np.uint8)[:, :, None], 3, axis=2)
 
 
 def _hatched(picture: Pixels, mask: Pixels) -> Pixels:

@@ -58,6 +58,7 @@ LEGEND = (
 )
 MOST_CLASSES = 20  # with more, list the most frequent confusions; a matrix would not fit
 MOST_PAIRS = 30
+MOST_WARNINGS = 7  # with more, the curves would leave the first screen of a phone
 DIGITS = 4  # so many significant digits of numbers are written for the cards of trials
 
 
@@ -123,6 +124,7 @@ def _tables(report: Report) -> dict[str, Any]:
         "longest": max((len(each.name) for each in answers.classes), default=0) if answers else 0,
         "confusion": _confusion(answers) if answers and len(answers.classes) <= MOST_CLASSES else [],
         "audit": list(audit_lines(report.pruning_audit, report.search.rungs)) if report.pruning_audit else [],
+        "most_warnings": MOST_WARNINGS,
         "winner": _winner(report),
         "sentence": next((each.sentence for each in report.trials if each.id == best), ""),
         "agree": AGREE,

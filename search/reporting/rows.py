@@ -16,6 +16,7 @@ from search.reporting.content import (
     Belief,
     BeliefCurve,
     FinalistRow,
+    HelpfulStep,
     NextChange,
     NextFinding,
     NextRound,
@@ -136,6 +137,7 @@ def recipe_lines(trial: Trial, space: Space) -> tuple[RecipeLine, ...]:
 def next_round(refined: Refined, address: str) -> NextRound:
     """Return what an audit says of the next search."""
     return NextRound(
+        steps=tuple(HelpfulStep(kind=each.kind, do=each.do, why=each.why) for each in refined.steps),
         findings=tuple(NextFinding.model_validate(each.json()) for each in refined.findings),
         changes=tuple(
             NextChange(field=each.field, before=each.before, after=each.after, why=each.why)

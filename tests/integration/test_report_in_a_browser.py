@@ -10,8 +10,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from search.record.folder import Caution
 from search.reporting.charts import MOST_CLOSER
 from search.reporting.content import MlflowPages, Report, TrialRow
+from search.reporting.page import MOST_WARNINGS
 from search.reporting.page import page as page_of
 from tests.integration.browser import PAINTED, chromium, opened
 from tests.search.learning.landscapes import RATE
@@ -292,17 +294,36 @@ def test_the_card_of_a_trial_leads_to_its_run_in_mlflow(
         expect(link).to_have_attribute("href", "http://tracker/#/experiments/7/runs/run3")
 
 
+FINDING = Caution(
+    kind="data",
+    about="near-duplicates",
+    what="31 validation images look like images of the training part, such as val/apple/3.jpg",
+    means="validation scores reward memory: near-copies of images in another part are known by heart",
+    do="keep what was taken together in one part (data.group)",
+)
+
+
+@pytest.mark.parametrize("warnings", [2, 7, 12])
 def test_the_first_screen_of_a_phone_has_the_answer_warnings_the_sentence_and_the_curve(
-    browser: Browser, file: Path
+    browser: Browser, whole: Report, warnings: int, tmp_path: Path
 ) -> None:
     screen = {"width": 390, "height": 844}
-    with opened(browser, file, viewport=screen, has_touch=True, is_mobile=True) as page:
+    cautions = (whole.cautions * 6)[:2] + (FINDING,) * (warnings - 2)
+    (tmp_path / "report.html").write_text(page_of(whole.model_copy(update={"cautions": cautions})))
+    with opened(browser, tmp_path / "report.html", viewport=screen, has_touch=True, is_mobile=True) as page:
         for part in (".hero", ".warnings", ".sentence", ".curves .frame"):
             box = page.locator(part).first.bounding_box()
             assert box is not None, part
             assert 0 <= box["y"] < box["y"] + box["height"] <= screen["height"], part
-        expect(page.locator(".warnings li")).to_have_count(2)
+        lines = page.locator(".warnings > li")
+        expect(lines).to_have_count(min(warnings, MOST_WARNINGS + 1))
         assert page.evaluate("document.documentElement.scrollWidth") <= screen["width"]
+        folded = [each.bounding_box() for each in lines.all()]
+        assert all(each is not None and 24 <= each["height"] <= 32 for each in folded)  # a line, and a finger
+        lines.first.locator("summary").click()
+        unfolded = lines.first.bounding_box()
+        assert unfolded is not None
+        assert unfolded["height"] > 60
 
 
 def test_the_curves_near_the_best_are_drawn_closer(page: Page, whole: Report) -> None:

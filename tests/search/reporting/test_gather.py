@@ -150,6 +150,9 @@ def test_the_next_round_is_that_of_refine(folder: Path, report: Report) -> None:
     assert report.next_round is not None
     assert [each.field for each in report.next_round.changes] == [each.field for each in expected.edits]
     assert [each.seen for each in report.next_round.findings] == [each.seen for each in expected.findings]
+    steps = [(each.kind, each.do, each.why) for each in report.next_round.steps]
+    assert steps
+    assert steps == [(each.kind, each.do, each.why) for each in expected.steps]
 
 
 def test_the_recipe_is_that_of_the_best_trial(folder: Path, report: Report) -> None:

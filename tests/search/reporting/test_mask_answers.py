@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from search.learning.search import Search
 from search.reporting.answers import ANSWERS_FILE, answers_of
 from search.reporting.content import ReportedMasks
 from search.reporting.gather import report_of
-from search.reporting.mask_answers import WORST, mask_answers
+from search.reporting.mask_answers import WORST, class_colours, mask_answers, small, with_class
 from search.reporting.page import page
+from search.reporting.samples import PER_CLASS, SAMPLES_FILE, samples_of
 from tests.search.results.trained_masks import trained_mask_search
 from tests.trainable.small_segmentations import CLASSES
 from trainable.bench import ON_CPU
+from trainable.recipe.tasks import IGNORED
 from trainable.run import make_run
 from trainable.tasks.kits import load_for
 from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
@@ -117,3 +122,29 @@ def test_masks_are_shown_where_every_pixel_is_right(trained: Trained) -> None:
     right = mask_answers(0, run, images).model_copy(update={"accuracy": 1.0})
     report = report_of(Search(trained[0])).model_copy(update={"masks": right})
     assert f"Every pixel is right: {len(right.worst)} of the images" in page(report)
+
+
+def test_each_class_has_training_images_that_show_it_from_memory_as_from_files(trained: Trained) -> None:
+    folder, run = trained
+    search = Search(folder)
+    from_memory = samples_of(search, lambda: load_for(run.recipe, ON_CPU))
+    (folder / SAMPLES_FILE).unlink()
+    files = run.recipe.with_values({"data.in_memory": False})
+    assert samples_of(search, lambda: load_for(files, ON_CPU)) == from_memory
+    assert [each.name for each in from_memory.classes] == list(CLASSES)
+    assert [each.images for each in from_memory.classes] == list(search.info.class_counts)
+    assert all(len(each.thumbnails) == PER_CLASS for each in from_memory.classes)
+    text = page(report_of(search))
+    assert text.count('alt="Training image') == PER_CLASS * len(CLASSES)
+    assert "with the pixels of the class in its colour and all others pale" in text
+
+
+def test_a_class_has_its_colour_in_its_pictures_and_the_rest_is_pale() -> None:
+    mask = np.repeat(np.array([0, 1, IGNORED], np.uint8), 16)[:, None].repeat(48, 1)
+    image, shown = small(np.full((1, 48, 48), 100, np.uint8), mask, 48)
+    uri = with_class(image, shown, 1, class_colours(2)[1])
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))), int)
+    others, own = pixels[4:12, 4:44], pixels[20:28, 4:44]
+    assert others.min() > 150
+    assert np.abs(others - others.mean(axis=2, keepdims=True)).max() < 10  # grey
+    assert np.abs(own - (class_colours(2)[1] + 100.0) / 2).max() < 10

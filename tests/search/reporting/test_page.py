@@ -11,8 +11,8 @@ import pytest
 
 from search.record.folder import Caution
 from search.record.machines import Machine
-from search.reporting.content import ComparedSearch, Report, ReportedLabels
-from search.reporting.page import data_of, live_page, page, ranked, templates
+from search.reporting.content import ComparedSearch, HelpfulStep, Report, ReportedLabels
+from search.reporting.page import MOST_WARNINGS, data_of, live_page, page, ranked, templates
 from tests.search.reporting.small_mask_reports import mask_report
 from tests.search.reporting.small_reports import planted_report
 from trainable.recipe.provenance import AGREE
@@ -280,6 +280,47 @@ def test_warnings_stand_above_the_sentence_and_names_in_them_are_text(whole: Rep
     text = page(whole.model_copy(update={"cautions": (caution,), "trials": tuple(trials)}))
     assert "&lt;script&gt;x&lt;/script&gt; is unlike" in text
     assert text.index("is unlike") < text.index("Resnet &lt;b&gt; at 0.1.") < text.index('id="curves"')
+
+
+def test_each_warning_is_folded_to_a_line_that_says_what_it_is_about_and_many_are_below(
+    whole: Report,
+) -> None:
+    mend = "leave them out"
+    copies = [
+        Caution(kind="data", about=f"check {number}", what="9 copies", means=f"memory {number}", do=mend)
+        for number in range(MOST_WARNINGS + 2)
+    ]
+    text = page(whole.model_copy(update={"cautions": tuple(copies)}))
+    for number, each in enumerate(copies):
+        assert f"<summary><b>{each.about}</b>: {each.means}</summary>9 copies: memory {number}." in text
+    first, fold, rest = text.partition("<summary>2 more</summary>")
+    assert fold
+    assert first.count("9 copies") == MOST_WARNINGS
+    assert rest.partition("</section>")[0].count("9 copies") == 2
+    gap = Caution(kind="gap", about="val_accuracy", what="test is 0.2 below")
+    assert "<b>test against validation</b>: test is 0.2 below</summary>" in page(
+        whole.model_copy(update={"cautions": (gap,)})
+    )
+
+
+def test_the_next_round_has_the_steps_of_refine_with_their_reasons_in_its_order(whole: Report) -> None:
+    assert whole.next_round is not None
+    steps = [
+        HelpfulStep(kind="data", do="`tunebook check x` lists the copies", why="9 images <are> copies"),
+        HelpfulStep(kind="length", do="budget.epochs: 20 -> 40", why="it still improves"),
+        HelpfulStep(kind="stop", do="or stop here", why="nothing was gained"),
+    ]
+    after = page(
+        whole.model_copy(update={"next_round": whole.next_round.model_copy(update={"steps": tuple(steps)})})
+    )
+    shown = after[after.index('id="next"') :].partition("</ol>")[0]
+    said = (
+        "<b>data: <code>tunebook check x</code> lists the copies</b><br>9 images &lt;are&gt; copies.",
+        "<b>length: budget.epochs: 20 -&gt; 40</b><br>It still improves.",
+        "<b>or stop here</b><br>Nothing was gained.",
+    )
+    places = [shown.index(each) for each in said]
+    assert places == sorted(places)
 
 
 def test_validation_and_test_are_a_table_with_intervals(text: str, whole: Report) -> None:
