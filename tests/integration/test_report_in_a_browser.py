@@ -227,6 +227,10 @@ def test_the_table_is_filtered_and_sorted(page: Page, whole: Report) -> None:
     asked.fill("diverged")
     diverged = [each for each in whole.trials if each.state == "diverged"]
     expect(page.locator("#table tbody tr:visible")).to_have_count(len(diverged))
+    asked.fill("state=stopped trial<10")
+    stopped = [each for each in whole.trials if each.state == "stopped" and each.id < 10]
+    assert stopped
+    expect(page.locator("#table tbody tr:visible")).to_have_count(len(stopped))
     asked.fill("")
     page.get_by_role("button", name="epochs", exact=True).click()
     epochs = [int(each) for each in page.locator("#table tbody td:nth-child(3)").all_inner_texts()]

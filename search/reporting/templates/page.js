@@ -313,11 +313,12 @@ function keptTrials() {  // null: all
 function conditionOf(word) {
   const [, name, sign, end] = word.match(/^([^<>=]+)(<=|>=|<|>|=)([^<>=]+)$/) ?? [];
   if (!sign) return (t, text) => text.includes(word);
-  return t => numbersNamed(name, data.trials[t]).some(each => compared(each, sign, end));
+  return t => valuesNamed(name, t).some(each => compared(each, sign, end));
 }
 
-function numbersNamed(name, [, , epochs, score, place, values]) {  // those of a trial, by a field's name or its last part
-  const known = [["epochs", epochs], [data.objective, score], ["beats", place], ...data.paths.map((path, at) => [path, values[at]])];
+function valuesNamed(name, t) {  // those of a trial, by a column's name, or a field's or its last part
+  const [state, , epochs, score, place, values] = data.trials[t];
+  const known = [["trial", t], ["state", state.split(" ")[0]], ["epochs", epochs], [data.objective, score], ["beats", place], ...data.paths.map((path, at) => [path, values[at]])];
   const named = ([path]) => [path, path.replace(/\.kind$/, "")].some(each => `.${each.toLowerCase()}`.endsWith(`.${name}`));
   return known.filter(named).map(([, value]) => value).filter(value => value !== null && value !== "");
 }
