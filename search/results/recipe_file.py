@@ -102,8 +102,10 @@ def values_that_matter(search: Search, trial: Trial) -> str:
     if decisive := [by_name[name] for name in _decisive(search) if name in by_name]:
         named = [f"{path} {brief(shown_values[path])}" for path in decisive if path in shown_values]
         return f"{', '.join(named[:NAMED])} (what decides most in this search)"
-    far = [path for path in _far_from_documented(space, trial) if path in shown_values][:NAMED]
-    named = [f"{path} {brief(shown_values[path])}{_instead_of(path, own)}" for path in far]
+    differing = [path for path in _far_from_documented(space, trial) if path in shown_values]
+    # a value that differs in its last digits alone reads as the documented one
+    far = [each for each in differing if each not in own or brief(own[each]) != brief(shown_values[each])]
+    named = [f"{path} {brief(shown_values[path])}{_instead_of(path, own)}" for path in far[:NAMED]]
     return (
         f"{', '.join(named)} (farthest from the documented recipe)"
         if far

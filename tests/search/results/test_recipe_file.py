@@ -155,6 +155,16 @@ def test_of_many_trials_the_values_are_named_that_decide_most(tmp_path: Path) ->
     assert words.endswith("(what decides most in this search)")
 
 
+def test_a_value_that_reads_as_the_documented_one_is_not_named_as_another(search: Search) -> None:
+    best = search.best
+    assert best is not None
+    own = search.space.own[RATE]
+    assert isinstance(own, float)
+    near = replace(best, values={**best.values, RATE: own * (1 + 1e-12)})
+    assert RATE in values_that_matter(search, replace(best, values={**best.values, RATE: own * 1.1}))
+    assert f"{RATE} " not in values_that_matter(search, near)
+
+
 def test_the_documented_recipe_is_called_so(search: Search) -> None:
     assert values_that_matter(search, search.trials[0]) == "it is the documented recipe"
 
