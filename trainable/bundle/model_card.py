@@ -14,7 +14,7 @@ from trainable.markdown import between, code, plain, table
 from trainable.models.libraries import title_of
 from trainable.recipe import Recipe
 from trainable.recipe.models import TimmModel, is_published
-from trainable.recipe.provenance import Provenance
+from trainable.recipe.provenance import Provenance, unsaid
 from trainable.tasks.exporter import CardWords, Exporter
 from trainable.training.run import PREFIXES
 
@@ -37,7 +37,7 @@ def model_card(trained: Trained, measured: MeasuredBundle) -> str:
         table(("", "what"), exporter.takes_and_gives().items()),
         "## Scores",
         *_scores(exporter, measured),
-        *_again(recipe.provenance or Provenance()),
+        *_again(recipe.provenance or Provenance(), trained.warnings),
         "## Latency",
         *_latency(measured.latency),
         "## Training",
@@ -112,8 +112,9 @@ def _scores(exporter: Exporter, measured: MeasuredBundle) -> Iterator[str]:
     yield table(("file", f"for this share of {exporter.words.of_part} {measured.part} part"), files)
 
 
-def _again(known: Provenance) -> Iterator[str]:
-    """Yield what was found when the recipe was trained again: how far its scores are luck."""
+def _again(known: Provenance, warnings: Sequence[str]) -> Iterator[str]:
+    """Yield what was found when the recipe was trained again: how far its scores are luck, without what the
+    warnings above have said."""
     found = []
     if known.final is not None:
         final = known.final
@@ -126,8 +127,8 @@ def _again(known: Provenance) -> Iterator[str]:
     if known.verification is not None:
         words = known.verification.words()
         found.append(f"From its file alone: {words}. Rule: {known.verification.rule}.")
-        if known.verification.parts_differ is not None:
-            found.append(known.verification.parts_differ)
+        if gap := unsaid(known.verification.parts_differ or "", "\n".join(warnings)):
+            found.append(gap)
     if found:
         yield "The same recipe, trained again, which gives other weights than these:"
         yield "\n".join(f"- {plain(each)}" for each in found)

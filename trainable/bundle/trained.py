@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from trainable.checks.finding import kept
 from trainable.data import DataInfo, DataSet
 from trainable.data.assembly import MakeData
 from trainable.errors import ModelError, UserError, first_line
+from trainable.files.regular import read_regular
 from trainable.models.make import NetworkEnds, make_model
 from trainable.models.own import BuildModel
 from trainable.models.widths import Widths, make_narrow, read_widths
@@ -21,13 +24,16 @@ from trainable.origins import Origins, digests_of
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, TRAINING_FILE
+from trainable.recipe.provenance import unsaid
+from trainable.recipe.trained_files import METRICS_FILE, MODEL_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe
 from trainable.tasks.exporter import Exporter
 from trainable.tasks.exporters import exporter_of
 from trainable.train import images_of
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
+
+LARGEST_METRICS = 2**26  # so many bytes are read: the scores of a million classes have fewer
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,19 @@ def trained_in(
     found = trained(recipe, weights, epochs=recipe.loop.epochs, model=model, data=data)
     if training is not None:
         training = training.model_copy(update={"data": found.recipe.data})
+    if gap := unsaid(_gap_in(folder), "\n".join(found.warnings)):
+        found = replace(found, warnings=(*found.warnings, gap))
     return replace(found, widths=widths, training=training)
+
+
+def _gap_in(folder: Path) -> str:
+    """Return what the training found of its test scores against its validation scores, in words; nothing
+    where chance allows the difference, and where no test part was scored."""
+    with suppress(OSError, ValueError, LookupError, TypeError):  # another version has written the file
+        return str(
+            json.loads(read_regular(folder / METRICS_FILE, LARGEST_METRICS))["validation_test_gap"]["words"]
+        )
+    return ""
 
 
 def _weights_in(folder: Path) -> dict[str, Tensor]:

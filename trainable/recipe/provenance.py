@@ -12,7 +12,18 @@ from trainable.recipe.metrics import NO_SPREAD
 CAUSES = (
     "; found in these images: "  # between how far test is from validation, and what was found of the parts
 )
+MORE = "`tunebook check` says more, and what to do"  # behind the causes
 AGREE = "the seeds agree, which tells nothing of other images"
+
+
+def unsaid(gap: str, said: str) -> str:
+    """Return what a line about test and validation scores adds to what is said already: nothing, the gap
+    without its causes, or all."""
+    alone, _, causes = gap.partition(CAUSES)
+    if alone in said:
+        return ""
+    first = causes.removesuffix(f" ({MORE})").partition("; ")[0]
+    return alone if first and first in said else gap
 
 
 def sureness(low: float | None, high: float | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.recipe.provenance import CAUSES
+from trainable.recipe.provenance import CAUSES, MORE
 from trainable.training.bootstrap import bounds_of
 from trainable.training.evaluate import Array
 
@@ -31,8 +31,6 @@ ADVICE = (
     "images by luck. `tunebook check` compares the parts; keep what was taken together in one part "
     "(data.group), and take validation images from the test's kind"
 )
-
-MORE = "`tunebook check` says more, and what to do"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,22 @@ from safetensors.torch import save_file
 from tests.trainable.bundle.trained_networks import untrained
 from trainable.bundle.measured import MeasuredBundle
 from trainable.bundle.model_card import model_card
-from trainable.bundle.trained import Trained
+from trainable.bundle.trained import Trained, trained_in
 from trainable.bundle.weights_alone import uses_of_weights
-from trainable.markdown import code, table
-from trainable.recipe.provenance import Dropped, Finalized, FreshRuns, Provenance, Simplified
+from trainable.markdown import code, plain, table
+from trainable.recipe.provenance import (
+    CAUSES,
+    MORE,
+    Dropped,
+    Finalized,
+    FreshRuns,
+    Provenance,
+    Simplified,
+    Verification,
+)
+from trainable.recipe.trained_files import METRICS_FILE, MODEL_FILE, RECIPE_FILE
+from trainable.recipe.yamlfile import write_recipe
+from trainable.train import model_file
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
 
@@ -47,6 +60,43 @@ def test_the_page_says_what_was_found_about_the_images_above_the_scores() -> Non
     assert page.index("test images are of another kind") < page.index("## Use") < page.index("## Scores")
     assert "<b>" not in page
     assert "Before you trust it" not in card_of(untrained(), Provenance())
+
+
+GAP = "test_accuracy 0.8000 is 0.1000 below val_accuracy 0.9000, more than chance allows"
+KIND = "test images are of another kind"
+
+
+@pytest.mark.parametrize(
+    ("warnings", "causes", "gaps"), [((), 1, 1), ((f"93 of 100: {KIND}",), 1, 1), ((f"{KIND}", GAP), 1, 1)]
+)
+def test_a_gap_and_its_causes_are_said_once(warnings: tuple[str, ...], causes: int, gaps: int) -> None:
+    verification = Verification(
+        verified=True,
+        metric="val_accuracy",
+        part="test",
+        seeds=(1, 2),
+        scores=(0.8, 0.8),
+        validation_scores=(0.9, 0.9),
+        claimed=0.9,
+        parts_differ=f"{GAP}{CAUSES}{KIND} ({MORE})",
+        rule="by the rule",
+    )
+    page = card_of(replace(untrained(), warnings=warnings), Provenance(verification=verification))
+    assert (page.count(KIND), page.count(plain(GAP))) == (causes, gaps)
+
+
+@pytest.mark.parametrize("words", ["", f"{GAP}: look"])
+def test_a_trained_folder_s_gap_between_validation_and_test_is_on_the_page(
+    words: str, tmp_path: Path
+) -> None:
+    known = untrained()
+    write_recipe(tmp_path / RECIPE_FILE, known.recipe)
+    (tmp_path / MODEL_FILE).write_bytes(model_file(known.weights, known.recipe, known.data.info))
+    assert trained_in(tmp_path).warnings == ()  # an earlier version has left no such file
+    (tmp_path / METRICS_FILE).write_text(json.dumps({"validation_test_gap": {"words": words}}))
+    found = trained_in(tmp_path)
+    assert found.warnings == ((words,) if words else ())
+    assert card_of(found, Provenance()).count(plain(GAP)) == bool(words)
 
 
 def test_the_page_says_how_far_the_scores_of_a_recipe_are_luck_and_what_was_changed_in_it() -> None:
