@@ -22,6 +22,7 @@ from trainable.checks.networks import check_construction
 from trainable.checks.one_batch import check_one_batch
 from trainable.checks.parts_alike import KnownImages, check_parts_alike, known_images
 from trainable.checks.sharing import check_sharing
+from trainable.checks.short_training import LESSON
 from trainable.checks.steps import FirstSteps, check_first_steps, check_loader, check_step, first_steps
 from trainable.checks.subject import Subject, TaskChecks
 from trainable.data import DataSet
@@ -48,7 +49,7 @@ from trainable.training.seeds import Use
 # when its share is used up
 SECONDS = 60.0
 # Shares of that time; one batch is tried twice, and three times if the tries are short
-ALIKE, LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.1, 0.2, 0.1, 0.2, 0.1
+ALIKE, SHUFFLED, ONE_BATCH, FIRST = 0.1, 0.1, 0.2, 0.1
 
 IMAGES = 32  # in the small batches of the checks of single steps
 MOST, FEWEST = 16, 8  # in the one batch that is to be learnt by heart: fewer if a step would take too long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from itertools import chain, count
@@ -32,6 +33,7 @@ HARMLESS_LOSS = 0.05  # a loss of skill up to this share means that a mirror cos
 LEAST_SKILL = 0.3  # a net with less skill than this cannot say what a mirror does
 INTERVAL = 1.96  # so many standard errors around the share that is lost are its interval of 95 %
 
+LESSON = 0.2  # a lesson has this share of the time of all checks (`--seconds`)
 LAST = 0.3  # in this last part of its time, the rate of a training too slow for its steps falls to 0
 
 
@@ -77,6 +79,17 @@ def cannot_tell(flip: Flip, why: str, do: str = "") -> Finding:
     """Return that a lesson does not say whether mirror images are still of their class."""
     means = "whether labels survive the mirror is for you to say (data.flips)"
     return Finding(check_of(flip), "note", f"cannot tell: {why}", means, do)
+
+
+def cut_short(flip: Flip, steps: int, whole: int, seconds: float) -> Finding:
+    """Return that the clock, which gave a lesson so many seconds, ended it before its whole number of steps,
+    and what to type to have it answered: its rest, and as much again for a busier machine."""
+    why = (
+        f"there was time for {steps} of the {whole} steps of the lesson: this machine is slow, or busy "
+        "with other work"
+    )
+    needed = max(2.0, 1.5 * whole / max(1, steps)) * seconds / LESSON
+    return cannot_tell(flip, why, f"type the same command with --seconds {60 * math.ceil(needed / 60)}")
 
 
 class Taught(NamedTuple):

@@ -26,6 +26,7 @@ from trainable.checks.short_training import (
     LostSkill,
     cannot_tell,
     check_of,
+    cut_short,
     train,
 )
 from trainable.checks.subject import PLAIN, Subject
@@ -94,6 +95,7 @@ class LabelLesson:
     known: Association | None  # on these; None where they are too few
     mirrored: Mapping[Flip, MirrorScore]  # on the mirrors of these
     steps: int
+    seconds: float  # it had so many
     hurried: bool  # the clock had a hand in it
 
 
@@ -133,6 +135,7 @@ def teach(subject: Subject, seconds: float) -> LabelLesson:
             if enough
         },
         steps=steps,
+        seconds=seconds,
         hurried=hurried,
     )
 
@@ -227,8 +230,7 @@ def check_flips(lesson: LabelLesson, allowed: tuple[Flip, ...]) -> Iterator[Find
     asked: tuple[Flip, ...] = allowed if "horizontal" in allowed else (*allowed, "horizontal")
     if lesson.hurried:
         for flip in asked:
-            why = f"there was too little time for the whole lesson ({lesson.steps} steps of it)"
-            yield cannot_tell(flip, why, "give it more time: --seconds")
+            yield cut_short(flip, lesson.steps, EARLY + LATE, lesson.seconds)
         return
     known = lesson.known
     if known is None:

@@ -25,6 +25,7 @@ from trainable.checks.short_training import (
     LostSkill,
     cannot_tell,
     check_of,
+    cut_short,
     train,
 )
 from trainable.checks.subject import PLAIN, Subject
@@ -80,6 +81,7 @@ class MaskLesson:
     # for each flip, the class most often mistaken for another when mirrored, that one, and in how many pixels
     confused: Mapping[Flip, tuple[str, str, float] | None]
     steps: int
+    seconds: float  # it had so many
     hurried: bool = False  # the clock had a hand in it
     memorised: bool = False  # training has images of the series of validation images
 
@@ -112,6 +114,7 @@ def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
         mirrored={flip: associate_masks(logits, masks) for flip, logits in turned.items()},
         confused={flip: _most_confused(plain, logits, masks, names) for flip, logits in turned.items()},
         steps=steps,
+        seconds=seconds,
         hurried=hurried,
         memorised=has_shared_series(subject.data),
     )
@@ -227,16 +230,15 @@ def check_mask_flips(lesson: MaskLesson, allowed: tuple[Flip, ...]) -> Iterator[
     """Yield whether classes survive the flips that the data allow, and whether they may survive the
     horizontal one: a net that saw no mirror image answers to mirrored windows. Bounds are those of labels."""
     known = lesson.validation
-    if lesson.hurried or lesson.memorised:
-        little = f"there was too little time for the whole lesson ({lesson.steps} steps of it)"
-        series = "training has images of the series of validation images, and knows them by heart"
-        why, do = (
-            (little, "give it more time: --seconds")
-            if lesson.hurried
-            else (series, "keep what was taken together in one part: data.group")
-        )
-        for flip in allowed if "horizontal" in allowed else (*allowed, "horizontal"):
-            yield cannot_tell(flip, why, do)
+    asked: tuple[Flip, ...] = allowed if "horizontal" in allowed else (*allowed, "horizontal")
+    if lesson.hurried:
+        for flip in asked:
+            yield cut_short(flip, lesson.steps, STEPS, lesson.seconds)
+        return
+    if lesson.memorised:
+        why = "training has images of the series of validation images, and knows them by heart"
+        for flip in asked:
+            yield cannot_tell(flip, why, "keep what was taken together in one part: data.group")
         return
     if not known.is_knowledge or known.skill < LEAST_SKILL:
         for flip in allowed:

@@ -60,7 +60,7 @@ def lesson(
     mirrored = MirrorScore(turned, lost_skill(validation, turned, right, still), ("2", "5", 0.4))
     scores: dict[Flip, MirrorScore] = {"horizontal": mirrored, "vertical": mirrored}
     return LabelLesson(
-        train or known(), validation, validation, validation.images, validation, scores, steps, hurried
+        train or known(), validation, validation, validation.images, validation, scores, steps, 12.0, hurried
     )
 
 
@@ -218,8 +218,10 @@ def test_a_lesson_that_the_clock_cut_short_says_nothing_of_mirrors(
 ) -> None:
     (found,) = check_flips(lesson(known(), horizontal=mirrored, steps=60, hurried=True), allowed)
     assert (found.check, found.level) == ("horizontal flip", "note")
-    assert found.what == "cannot tell: there was too little time for the whole lesson (60 steps of it)"
-    assert "--seconds" in found.do
+    assert "time for 60 of the 240 steps of the lesson: this machine is slow, or busy" in found.what
+    assert (
+        found.do == "type the same command with --seconds 360"
+    )  # it had 60, of which the lesson has a fifth
 
 
 @pytest.mark.parametrize("allowed", [(), ("horizontal",)])

@@ -18,7 +18,7 @@ def known(mean_iou: float, images: int = 100) -> MaskAssociation:
 def lesson(mirrored: float, images: int = 100) -> MaskLesson:
     flips: tuple[Flip, ...] = ("horizontal", "vertical")
     scores = dict.fromkeys(flips, known(mirrored, images))
-    return MaskLesson(known(0.8), known(0.8, images), scores, dict.fromkeys(flips), 200)
+    return MaskLesson(known(0.8), known(0.8, images), scores, dict.fromkeys(flips), 200, 12.0)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,4 @@ def test_neither_the_clock_nor_what_is_known_by_heart_decides(
     (found,) = check_mask_flips(learnt, ("horizontal",))
     assert found.level == "note"
     assert found.what.startswith("cannot tell: ")
+    assert ("--seconds " in found.do) == hurried
