@@ -196,7 +196,8 @@ def _tell_target(target: Target, options: CheckOptions) -> None:
 
 def _advised(found: Finding, target: Target, study: Study) -> Finding:
     split_here = is_split_here(study.data, target.data.info)
-    (read,) = advised([found], study.objective, split_here=split_here)
+    pretrained = target.recipe.model.weights is not None
+    (read,) = advised([found], study.objective, split_here=split_here, pretrained=pretrained)
     return read
 
 
@@ -206,7 +207,9 @@ def record(target: Target, findings: Sequence[Finding]) -> None:
     if search is None:
         return
     split_here = is_split_here(search.study.data, target.data.info)
-    known = joined(search.findings, recorded(found, search.study.objective, split_here=split_here))
+    pretrained = target.recipe.model.weights is not None
+    recorded_now = recorded(found, search.study.objective, split_here=split_here, pretrained=pretrained)
+    known = joined(search.findings, recorded_now)
     if known != search.findings:
         keep_findings(search.folder, known)
 

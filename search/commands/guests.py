@@ -72,7 +72,9 @@ def findings(data: DataSet, study: Study, base: Recipe) -> Iterator[Caution]:
     found = [*_looked_at(data, base)]
     not_checked = [each for each in found if each.means == UNKNOWN]
     split_here = is_split_here(study.data, data.info)
-    yield from recorded((*keep(data.info, found), *not_checked), study.objective, split_here=split_here)
+    kept = (*keep(data.info, found), *not_checked)
+    pretrained = base.model.weights is not None
+    yield from recorded(kept, study.objective, split_here=split_here, pretrained=pretrained)
 
 
 def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ METRIC = "objective.metric"
 BALANCED = f"{METRIC}: val_balanced_accuracy"  # advice that some searches follow already
 
 LARGER_PART = "raise data.validation_fraction"  # as the checks of images say it
+FROM_WEIGHTS = ", or start from pretrained weights (model.weights)"  # likewise
 MOVED = "move images into the validation part"
 
 RULE = f"two recipes differ by more than luck from {TOLD_APART} images on (McNemar's test, 5 %)"
@@ -38,26 +39,28 @@ COPIES = ("duplicates", "near-duplicates")
 
 
 def recorded(
-    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True
+    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True, pretrained: bool = False
 ) -> tuple[Caution, ...]:
-    """Return what a search with this objective records of what was found about its images."""
+    """Return what a search with this objective records of what was found about its images; the rest as in
+    `advised`."""
     return tuple(
         Caution(kind="data", about=each.check, what=each.what, means=each.means, do=each.do)
-        for each in advised(findings, objective, split_here=split_here)
+        for each in advised(findings, objective, split_here=split_here, pretrained=pretrained)
         if each.level != "passed"
     )
 
 
 def advised(
-    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True
+    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True, pretrained: bool = False
 ) -> Iterator[Finding]:
     """Yield findings as a search with this objective should read them.
 
     Where it counts classes alike already, what accuracy hides is no fault of it; where validation is not
-    `split_here`, no field makes it larger.
+    `split_here`, no field makes it larger; where trials are `pretrained`, weights are no news.
     """
     for found in findings:
-        each = found if split_here else replace(found, do=found.do.replace(LARGER_PART, MOVED))
+        do = found.do if split_here else found.do.replace(LARGER_PART, MOVED)
+        each = replace(found, do=do.replace(FROM_WEIGHTS, "") if pretrained else do)
         if objective.counts_classes_alike and BALANCED in each.do:
             counts = f"{each.what}; {objective.metric}, the objective, counts classes alike"
             yield passed(each.check, counts)

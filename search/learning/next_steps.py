@@ -62,7 +62,7 @@ def next_steps(
     if ceiling is not None and caution_of(search.cautions, "data") is None:
         why = f"{ceiling.what}; nothing was found to be wrong with these images"
         steps.append(NextStep("stop", _stop(steps), why))
-    elif ceiling is None and since and not any(each.kind == "length" for each in steps):
+    elif ceiling is None and since and not any(each.kind == "still improving" for each in findings):
         steps.append(NextStep("stop", _stop(steps), since))
     elif not steps and ceiling is None:
         early = f"{ended} trials have ended, and {LEAST_TRIALS} are needed to say more"

@@ -52,7 +52,7 @@ def remedies(
             found = _longer(recipe)
         case "underfit":
             better = task.better_fit(recipe, small_missed=small_missed)
-            found = chain(better, _less_regularisation(recipe, rate_may_rise))
+            found = chain(_longer(recipe), better, _less_regularisation(recipe, rate_may_rise))
         case "at its ceiling" | "healthy":
             found = iter(())
         case _:
@@ -135,7 +135,6 @@ def _longer(recipe: Recipe) -> Iterator[Remedy]:
 
 
 def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy]:
-    yield from _longer(recipe)
     for name in _rates(recipe.optimizer) if rate_may_rise else ():
         now = recipe.get(f"optimizer.{name}")
         why = "a higher rate, if this one was too low; `tunebook lr-find` gives the band"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import binomtest
 
@@ -27,6 +28,7 @@ from tests.trainable.small_runs import data_set
 from trainable.checks.finding import Finding
 from trainable.curves.levels import TOLD_APART, least_accuracy
 from trainable.data import DataInfo
+from trainable.data.assembly import from_arrays
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import read_recipe
 from trainable.tasks.classification.checks.labels import check_labels
@@ -203,6 +205,18 @@ def test_what_a_search_does_already_is_read_as_passed_and_not_proposed() -> None
     assert (alike.level, alike.do) == ("passed", "")
     assert "val_balanced_accuracy, the objective, counts classes alike" in alike.what
     assert list(advised([found], Objective())) == [found]
+
+
+def test_weights_are_not_proposed_to_trials_that_start_from_some() -> None:
+    labels = np.array([0] * 40 + [1] * 2)
+    part = np.zeros((len(labels), 8, 8, 1), np.uint8), labels
+    data = from_arrays(part, part)
+    found = [each for each in check_labels(data) if "hardly exist" in each.means]
+    assert found
+    for pretrained in (False, True):
+        (read,) = advised(found, Objective(), pretrained=pretrained)
+        assert ("pretrained weights" in read.do) != pretrained
+        assert read.do.startswith("gather more of them, raise data.validation_fraction")
 
 
 def test_a_field_that_splits_is_not_proposed_for_parts_of_the_data_s_own() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from search.learning.refine import Refined, refine
 from search.learning.search import Search
 from search.record.folder import Caution, Verified, keep_findings
 from search.record.home import FACTS_FILE, VERIFICATION_FILE
-from tests.search.learning.landscapes import BASE, MANY, RANGES, SMALL, At, after, ending, left, towards
+from search.study import Study
+from tests.search.learning.landscapes import BASE, MANY, RANGES, RATE, SMALL, At, after, ending, left, towards
 from tests.search.planted_searches import Images, Landscape, Run, planted
 from tests.search.reporting.small_reports import VERIFICATION
 
@@ -223,6 +226,55 @@ def test_whoever_follows_the_hints_of_a_search_comes_to_its_end(
             assert numbered, "refine ends without a step"
             gained = "gained nothing" in tunebook("show", folder)[1]
             assert not (gained and "extend" in hinted), "nothing was gained, and more trials are proposed"
+
+
+ROUNDS = 6
+
+
+def by_rate(landscape: Landscape, study: Study) -> Landscape:
+    """Let trials go by where their rate is in the first round's range, also where a study's is wider."""
+    first, now = RANGES[RATE]["log"], study.space.overrides.get(RATE, RANGES[RATE])["log"]
+    decades = math.log10(first[1] / first[0])
+    low, width = (math.log10(each) / decades for each in (now[0] / first[0], now[1] / now[0]))
+
+    def same(at: At, luck: random.Random) -> Run:
+        return landscape({**at, **({RATE: low + width * at[RATE]} if RATE in at else {})}, luck)
+
+    return same
+
+
+@pytest.mark.slow("follows what is proposed from one search to the next")
+@pytest.mark.parametrize("state", STATES)
+def test_whoever_does_what_refine_proposes_may_stop_in_the_end_and_undoes_nothing(
+    state: str, tmp_path: Path
+) -> None:
+    landscape, values = STATES[state]
+    asked: dict[str, Any] = {**SMALL, **values}
+    changes: list[tuple[str, str]] = []
+    for number in range(ROUNDS):
+        folder = planted(tmp_path / str(number), landscape, **asked)
+        found = refine(Search(folder))
+        assert [each.do for each in found.steps if each.kind == "stop"] in ([], [found.steps[-1].do])
+        if found.study is not None:
+            study = found.study
+            changes += after(found).items()
+            asked = {name: each for name, each in asked.items() if name in ("trials", "images")}
+            asked |= {
+                name: study.model_dump(mode="json")[name] for name in ("base", "data", "objective", "space")
+            }
+            asked |= {"budget__epochs": study.budget.epochs, "seed": study.seed}
+            landscape = by_rate(STATES[state][0], study)
+        elif found.steps[0].kind == "trials":  # to go on with it, or to draw more
+            asked["trials"] = asked.get("trials", 24) + (0 if asked.pop("last", None) else 24)
+        else:
+            break
+    assert found.steps[-1].kind == "stop"
+    assert len(set(changes)) == len(changes), "a change is proposed again"
+
+
+def test_a_network_that_has_not_learnt_enough_may_be_left_so_where_nothing_was_gained(tmp_path: Path) -> None:
+    found = refined(tmp_path, STATES["underfit"][0])
+    assert kinds(found) == ["split", "length", "ranges", "stop"]
 
 
 @pytest.mark.slow("extends a search")

@@ -102,3 +102,8 @@ def test_overfit_masks_are_offered_augmentation_of_masks() -> None:
     found = {each.path: each.to for each in diagnosed(mask_curve(settling(0.6), 0.97)).changes}
     assert found["augmentation.crop.kind"] == "scaled"
     assert found["augmentation.mixing.kind"] == "classmix"
+
+
+def test_a_longer_run_is_proposed_before_larger_images() -> None:
+    paths = [each.path for each in remedies("underfit", MASKS, curves_of(MASKS.task))]
+    assert paths.index("loop.epochs") < paths.index("data.image_size") < paths.index("model.width")
