@@ -34,7 +34,7 @@ PAGES = [
 ]
 
 # Added to each command of the name. Of an option that is given twice, the last counts.
-SMALL = {"search": "--trials 2 --epochs 1", "extend": "--trials 1", "check": "--seconds 5"}
+SMALL = {"search": "--trials 2 --epochs 1", "extend": "--trials 1", "check": "--seconds 5", "delete": "--yes"}
 SMALL_BUDGET = '"trials": 2, "epochs": 1'  # in place of that in a block of Python
 
 A_CLUSTER = "it needs a cluster's head at that address; tests/integration/test_jobs.py submits to one"
@@ -131,12 +131,11 @@ def tunebook(command: str, folder: Path) -> None:
 
 
 def run(arguments: list[str], folder: Path) -> None:
-    """Run Python in a folder, where questions are answered with yes and no page is opened."""
+    """Run Python in a folder; no browser is opened."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
         env={**os.environ, "BROWSER": "true", "PYTHONPATH": str(ROOT / "examples")},
-        input="y\n",
         capture_output=True,
         text=True,
         check=False,
