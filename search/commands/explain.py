@@ -209,4 +209,4 @@ def _of_recipe(recipe: Recipe, bench: Bench) -> Iterator[RenderableType]:
         facts, sentence = measured.facts, recipe.sentence_at(measured.info.image_size)
         yield facts_table(fact_rows(facts, measured, recipe.data))
         yield from map(Text, measured.info.remarks)
-    yield rows_table(f"recipe {recipe.digest()}: {sentence}", recipe_rows(recipe, facts=facts))
+    yield rows_table(f"recipe {recipe.short_digest}: {sentence}", recipe_rows(recipe, facts=facts))

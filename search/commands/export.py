@@ -186,7 +186,7 @@ def _changed(
 ) -> Exported:
     """Return another recipe in place of the exported one, whose scores in the search are not its own."""
     unscored = {"metrics": metrics, "final": None, "verification": None}
-    words = f"{found.words}, changed to recipe {recipe.digest()}"
+    words = f"{found.words}, changed to recipe {recipe.short_digest}"
     changed = replace(found, recipe=recipe, reasons={**found.reasons, **why}, words=words)
     return _recorded(changed, **unscored, **provenance)
 

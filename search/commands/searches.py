@@ -53,6 +53,8 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _size(count: int) -> str:
+    if count < 1e6:
+        return f"{count / 1e3:.1f} kB"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 

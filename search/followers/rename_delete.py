@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from search.followers.consumer import error_line
 from search.followers.database import quiet_mlflow
-from search.followers.run_updates import SEARCH_ID
+from search.followers.run_updates import NOTE, SEARCH_ID
 from search.followers.saved_view import AGAIN, TAG
 from search.followers.uri import database_file, without_password
 from search.record.cursor import hold_lock, read_cursor, write_cursor
@@ -68,7 +69,10 @@ def rename_search(folder: Path, name: str, say: Say = silent) -> Path:
     folder = folder.absolute()
     home, study = home_to_write(folder), read_search(folder)
     if home.store is not None:
-        raise UserError(f"{home.address}: is in an object store, where nothing can be renamed")
+        raise UserError(
+            f"{home.address}: is in an object store, where nothing can be renamed; `--name` names the next "
+            "search there"
+        )
     renamed, target = study.with_values({"name": name}), folder.with_name(name)
     if target.exists():
         raise UserError(f"{target}: exists already; give another name")
@@ -104,6 +108,8 @@ def delete_search(folder: Path, say: Say = silent) -> SearchExtent:
             elif each.name != STUDY_FILE:
                 each.unlink()
         shutil.rmtree(folder)
+    if home.store is not None and DRIVER_FILE in home.store.names():
+        home.store.remove(DRIVER_FILE)  # the end of the lease was written after all else was gone
     return extent
 
 
@@ -138,8 +144,14 @@ def _rename_runs(study: Study, folder: Path, name: str) -> None:
         return
     client, runs, _ = found
     for run in runs:
-        if run.info.run_name == study.name:
-            client.update_run(run.info.run_id, name=name)
+        if run.info.run_name != study.name:
+            continue
+        client.update_run(run.info.run_id, name=name)
+        if (note := run.data.tags.get(NOTE)) is not None:
+            # the whole path alone: /searches/a is no part of /searches/a-2
+            old = re.compile(rf"{re.escape(str(folder))}(?![\w-])")
+            moved = old.sub(lambda _: str(folder.with_name(name)), note)
+            client.set_tag(run.info.run_id, NOTE, moved)
     if (cursor := read_cursor(folder)) is not None:
         # what names the search is sent again, by the next `sync`
         files = {file: digest for file, digest in cursor.files.items() if file != STUDY_FILE}

@@ -138,7 +138,7 @@ def exported_file(file: Path) -> Exported:
     if provenance is not None and provenance.device is not None:
         kind = provenance.device.partition(" ")[0]  # the model of the device follows
         facts = facts.model_copy(update={"gpus": float(kind == "cuda")})
-    words = f"recipe {recipe.digest()} of {file.name}"
+    words = f"recipe {recipe.short_digest} of {file.name}"
     return Exported(recipe, reasons(recipe, facts=facts), words, measured.info, facts)
 
 
@@ -228,7 +228,7 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     score = f"{metric} {value:.4f}" if value is not None else "no result yet"
     final = recipe.provenance.final if recipe.provenance is not None else None
     again = f", with fresh seeds {final.estimate:.4f} ({final.sureness})" if final else ""
-    return f"trial {trial.id} ({trial.state_in_words}, {score}{again}, recipe {recipe.digest()})"
+    return f"trial {trial.id} ({trial.state_in_words}, {score}{again}, recipe {recipe.short_digest})"
 
 
 def score_in_words(recipe: Recipe, info: DataInfo) -> str:

@@ -154,6 +154,11 @@ class Recipe(Spec):
         and `data.leaks`, which change no result."""
         return digest_of(self._dumped({"provenance"}))
 
+    @property
+    def short_digest(self) -> str:
+        """The first eight digits of the digest, for people to tell recipes apart."""
+        return self.digest()[:8]
+
     def get(self, path: str) -> Any:
         """Return the value at a dotted path, such as `optimizer.lr`. Raises RecipeError for unknown ones."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from search.learning.search import Search
 from tests.search.command_line import Tunebook
 from tests.search.planted_searches import Run, planted
+from trainable.recipe.yamlfile import read_recipe
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +83,15 @@ def test_images_that_are_others_since_the_search_are_not_written_under_its_diges
     assert f"(digest {Search(folder).info.digest}, now " in said
     assert "put the former back, or leave --images out" in said
     assert not (tmp_path / "parts").exists()
+
+
+def test_a_recipe_is_named_by_eight_digits_of_its_digest(
+    tunebook: Tunebook, tmp_path: Path, folder: Path
+) -> None:
+    code, out, _ = tunebook("export", folder, "-o", tmp_path / "eight.yaml")
+    assert code == 0
+    digest = read_recipe(tmp_path / "eight.yaml").digest()
+    assert f"recipe {digest[:8]})" in out
+    assert digest not in out
+    _, explained, _ = tunebook("explain", tmp_path / "eight.yaml", "--set", "data.path=nowhere")
+    assert re.search(r"^recipe [0-9a-f]{8}: resnet_small", explained, re.MULTILINE)

@@ -9,10 +9,11 @@ import pytest
 
 from search.record.lock import locked
 from search.record.stored_search import StoredSearch
-from search.study import STUDY_FILE
+from search.study import STUDY_FILE, read_study
 from tests.search.command_line import Refusal, Tunebook
 from tests.search.planted_searches import planted
 from tests.search.reporting.small_reports import BELIEVED, hill
+from trainable.files.store import Store
 
 
 @pytest.fixture
@@ -75,7 +76,32 @@ def test_a_search_that_runs_is_left_alone(refusal: Refusal, folder: Path, words:
 
 def test_a_deleted_search_is_gone(tunebook: Tunebook, folder: Path) -> None:
     code, out, _ = tunebook("delete", folder, "--yes")
-    assert (code, folder.exists(), "3 trials" in out, "MB" in out) == (0, False, True, True)
+    assert (code, folder.exists(), "3 trials" in out, " kB" in out) == (0, False, True, True)
+
+
+@pytest.fixture
+def in_store(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Return the same search in a store, at a URI."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    store = Store((tmp_path / "store").as_uri()).at(folder.name)
+    read_study(folder / STUDY_FILE).with_values({"storage": (tmp_path / "store").as_uri()}).write(folder)
+    for file in folder.iterdir():
+        if file.is_file():
+            store.write(file.name, file.read_bytes())
+    return store
+
+
+def test_the_searches_of_a_store_are_listed_and_deleted_but_not_renamed(
+    tunebook: Tunebook, in_store: Store, tmp_path: Path
+) -> None:
+    storage = (tmp_path / "store").as_uri()
+    (found,) = json.loads(tunebook("list", storage, "--json")[1])["searches"]
+    assert (found["address"], found["trials"]) == (in_store.uri, 3)
+    code, _, err = tunebook("rename", in_store.uri, "tulips")
+    assert (code, "is in an object store, where nothing can be renamed" in err) == (2, True)
+    code, out, _ = tunebook("delete", in_store.uri, "--yes")
+    assert (code, "3 trials" in out, in_store.names()) == (0, True, [])
+    assert "holds no search" in tunebook("list", storage)[1]
 
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(refusal: Refusal, folder: Path) -> None:

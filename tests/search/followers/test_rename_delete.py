@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from search.followers.rename_delete import delete_search, extent_of, rename_search
+from search.followers.run_updates import NOTE
 from tests.search.followers.small_tracking import a_search, runs_of, study_in, tracker_of, write
 
 if TYPE_CHECKING:
@@ -28,7 +29,17 @@ def test_the_run_of_a_renamed_search_has_its_new_name(client: MlflowClient, sent
     rename_search(sent, f"new-{sent.name}")
     (parent,), children = runs_of(client, sent)  # they keep the search's id, which has its first name
     assert parent.info.run_name == f"new-{sent.name}"
-    assert {run.info.run_name[:3] for run in children.values()} == {f"{at}: " for at in range(4)}
+    assert sorted(run.info.run_name.partition(":")[0] for run in children.values()) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_the_note_of_a_renamed_search_has_its_new_path(client: MlflowClient, sent: Path) -> None:
+    (parent,), _ = runs_of(client, sent)
+    client.set_tag(parent.info.run_id, NOTE, f"`tunebook show {sent}`, beside {sent}-2")
+    rename_search(sent, f"new-{sent.name}")
+    (parent,), _ = runs_of(client, sent)
+    now = sent.with_name(f"new-{sent.name}")
+    assert parent.data.tags[NOTE] == f"`tunebook show {now}`, beside {sent}-2"
 
 
 @pytest.mark.slow("writes to MLflow")
