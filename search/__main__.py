@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 if __name__ == "__main__":  # called as `python -m search`
@@ -57,6 +58,7 @@ from trainable.tune.causes import in_words, refusal_in
 
 if TYPE_CHECKING:  # a driver imports torch and Ray, which take seconds
     from search.running.driver import Driver
+    from search.study import Study
 
 app = typer.Typer(
     name="tunebook",
@@ -106,6 +108,19 @@ def _drive(run: Callable[[], str], address: str | Path, as_json: bool) -> None:
     exit_with(state)
 
 
+def _dry_run(drives: Driver, study: Study, as_json: bool) -> None:
+    """Prepare a search, which says what it would take; with JSON that is all that standard output gets."""
+    if not as_json:
+        drives.prepare(study)
+        return
+    from search.commands.forecast import SCHEMA, forecast_of, forecast_tree
+
+    with redirect_stdout(sys.stderr):
+        prepared = drives.prepare(study)
+    tree = forecast_tree(lambda: forecast_of(prepared))  # by what was tried just now
+    tell_json(json.dumps({"schema": SCHEMA, **tree}, indent=2))
+
+
 @command(app, "tunebook search flowers/ --hours 2")
 def search(options: SearchOptions) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
@@ -122,7 +137,7 @@ def search(options: SearchOptions) -> None:
 
     asked = resolved_study(study)
     if options.dry_run:
-        drives.prepare(asked)
+        _dry_run(drives, asked, options.as_json)
         return
     _drive(lambda: drives.search(asked, again=options.again), Home.of(asked).address, options.as_json)
 

@@ -11,15 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.facts_table import fact_rows, facts_table
+from search.commands.forecast import MakeForecast, Prospect, decoded, forecast_line, forecast_tree
 from search.commands.named import Input, named_input
 from search.commands.options import ExplainOptions, bench_of
 from search.commands.plan import Plan, plan_table
-from search.deciding.finalists import choose_final
-from search.deciding.pruning import choose_pruning
 from search.facts.hardware import check_gpu_hours, concurrent_trials, local_hardware, per_trial
 from search.facts.measured import (
     Measured,
     cached_or_measured,
+    load_data,
     with_networks,
     with_written_facts,
 )
@@ -37,6 +37,7 @@ from spaces.catalog.catalog import just_missed
 from spaces.catalog.explain import Row, evidence, recipe_rows, sections, space_rows
 from trainable.bench import Bench
 from trainable.collector import load_torch
+from trainable.data import DataSet
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.terminal import tell_json
@@ -51,7 +52,8 @@ def run_explain(options: ExplainOptions) -> None:
     UserError, also for a study that `search` would refuse.
 
     The data and the model are inspected, since the ranges follow from them, unless an earlier command has
-    inspected the same ones; nothing is trained. Where a recipe's data are not available, its values are
+    inspected the same ones. For the forecast a few recipes of a study are tried for a second, as `search`
+    tries them; nothing else is trained. Where a recipe's data are not available, its values are
     explained without what the documents would say for these data.
     """
     named, bench = named_input(options), bench_of(options)
@@ -59,11 +61,17 @@ def run_explain(options: ExplainOptions) -> None:
 
     parts = _parts(with_teachers(named), options.everything, bench)
     if options.as_json:
-        tell_json(json.dumps({"schema": SCHEMA, "parts": [_tree(each) for each in parts]}, indent=2))
+        trees, forecast = list[dict[str, object]](), dict[str, object]()
+        for part in parts:
+            if callable(part):
+                forecast = forecast_tree(part)
+            else:
+                trees.append(_tree(part))
+        tell_json(json.dumps({"schema": SCHEMA, "parts": trees, **forecast}, indent=2))
         return
     out = console()
     for part in parts:
-        out.print(part)
+        out.print(Text(forecast_line(part)) if callable(part) else part)
         out.print()
 
 
@@ -81,7 +89,11 @@ def _tree(part: RenderableType) -> dict[str, object]:
             return {"line": str(part)}
 
 
-def _parts(named: Input, everything: bool, bench: Bench) -> Iterator[RenderableType]:
+# what is printed, or what makes the forecast, which takes seconds: what is known is printed before
+Part = RenderableType | MakeForecast
+
+
+def _parts(named: Input, everything: bool, bench: Bench) -> Iterator[Part]:
     match named:
         case Recipe() as recipe:
             yield from _of_recipe(recipe, bench)
@@ -109,7 +121,7 @@ def explained_rows(named: Input, everything: bool, bench: Bench) -> list[Row]:
     return rows if everything else rows[: len(space.dimensions)]
 
 
-def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
+def _of_search(folder: Path, everything: bool) -> Iterator[Part]:
     """Yield a search that has begun, with its recorded facts, whatever has become of the data since."""
     search = Search(folder)
     study, measured = search.study, Measured(search.facts, search.info, recorded=True)
@@ -136,8 +148,6 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
 def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
     """Return what a search of a study would do, and what was measured for it. Raises UserError."""
     load_torch()
-    from search.commands.forecast import Prospect, explained_forecast  # imports torch
-
     hardware = local_hardware()
     trial = per_trial(study.resources, hardware)
     check_gpu_hours(study.budget, trial, hardware)
@@ -148,38 +158,41 @@ def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
     learned = space_of(study, facts, measured.info)
     space = learned.space
     check_trials(study, space, facts)
-    pruning = choose_pruning(study, space)
-    final = choose_final(study, pruning)
+    first = first_trials(study, space, measured.info, teacher_path)
     asked = Prospect(
         study=study,
         space=space,
-        pruning=pruning,
-        final=final,
         trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         info=measured.info,
+        first=first,
     )
+
+    def images() -> DataSet:
+        data = load_data(start.recipe(study), trial.bench(bench))
+        return decoded(data, bench)
+
     plan = Plan(
         study=study,
         space=space,
-        pruning=pruning,
-        final=final,
-        forecast=explained_forecast(asked, bench),
+        pruning=asked.pruning,
+        final=asked.final,
+        forecast=lambda: asked.forecast(images, bench),
         facts=facts,
         start=start,
-        first=first_trials(study, space, measured.info, teacher_path),
+        first=first,
         learned=learned.lines,
     )
     return plan, measured
 
 
-def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[RenderableType]:
+def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[Part]:
     study, space, facts = plan.study, plan.space, plan.facts
     yield facts_table(fact_rows(facts, measured, study.data, study))
     yield from map(Text, measured.info.remarks)
     yield plan_table(plan)
-    if plan.forecast:
-        yield Text(plan.forecast)
+    if plan.forecast is not None:
+        yield plan.forecast
     if not plan.has_begun and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)

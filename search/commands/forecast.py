@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from search.deciding.finalists import Final
+from search.deciding.finalists import Final, choose_final
 from search.deciding.forecast import Forecast, Places, forecast
-from search.deciding.pruning import Pruning
-from search.deciding.sampler import RandomSampler
+from search.deciding.make import make_sampler
+from search.deciding.pruning import Pruning, choose_pruning
+from search.facts.beside_trials import USUAL, add_beside, beside_of, last_beside
 from search.facts.hardware import PerTrial
 from search.facts.run_costs import TriedRuns, read_tried, tried_file, try_runs, write_tried
+from search.record.stored_search import StoredSearch
 from search.reporting.terminal import effort
 from search.study import Study
+from search.study.code import NO_CODE, Code
+from search.study.first import FirstTrial
 from spaces.domains import counted, listed
 from spaces.space import Space
 from trainable.bench import Bench
-from trainable.data import DataInfo
+from trainable.data import DataInfo, DataSet
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe import Recipe
 
 if TYPE_CHECKING:  # torch and Ray take seconds to import
     from search.running.prepare import Prepared
 
-DRAWS = 6  # recipes that are tried beside the documented one
+MakeForecast = Callable[[], Forecast]
+MOST_DECODED = 10_000  # so many images at most are decoded for a forecast alone
+DRAWS = 48  # so many of the search's first trials are looked at: of others it learns from results
+SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,59 +43,106 @@ class Prospect:
 
     study: Study
     space: Space
-    pruning: Pruning
-    final: Final
     trial: PerTrial
     concurrent: int
     info: DataInfo
+    first: tuple[FirstTrial, ...] = ()
 
-    @property
-    def at_once(self) -> int:
-        return min(self.concurrent, self.study.budget.trials)
+    @classmethod
+    def of(cls, prepared: Prepared) -> Prospect:
+        """Return that of a search which is ready to run."""
+        return cls(
+            study=prepared.study,
+            space=prepared.space,
+            trial=prepared.per_trial,
+            concurrent=prepared.concurrent,
+            info=prepared.data.info,
+            first=prepared.first,
+        )
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        return choose_pruning(self.study, self.space)
+
+    @cached_property
+    def final(self) -> Final:
+        return choose_final(self.study, self.pruning)
+
+    def forecast(self, images: Callable[[], DataSet], bench: Bench, code: Code = NO_CODE) -> Forecast:
+        """Return what the search takes, by what runs of its recipes cost.
+
+        Some are tried now, unless a command of the last hour has tried them. Raises UserError where nothing
+        can be tried here.
+        """
+        recipes, at_once = self.recipes(), min(self.concurrent, self.study.budget.trials)
+        is_known = code.model is None and not self.study.data.own  # nothing says when the code is another one
+        file = tried_file(recipes, self.info, self.trial, at_once, bench) if is_known else None
+        if file is None or (tried := read_tried(file)) is None:
+            tried = try_runs(recipes, images(), self.trial, at_once=at_once, build=code.model, bench=bench)
+            if file is not None:
+                write_tried(file, tried)
+        return forecast(self.study, self.pruning, self.final, tried, self._places(at_once, tried, bench))
+
+    def _places(self, at_once: int, tried: TriedRuns, bench: Bench) -> Places:
+        beside = last_beside(self.trial.bench(bench).kind) or USUAL.times(tried.slowed)
+        return Places(
+            at_once,
+            gpus=self.trial.gpus * self.trial.workers,
+            workers=self.trial.workers,
+            slowed=tried.slowed,
+            measures=self.space.networks_differ or bool(self.study.objective.constraints.limits),
+            beside=beside,
+        )
 
     def recipes(self) -> list[Recipe]:
-        """Return the recipes to try: the documented one, and a few that are drawn from the priors."""
-        sampler, found = RandomSampler(self.space, self.study.seed), [self.space.recipe(self.space.own)]
-        for number in range(DRAWS):
-            try:
-                found.append(self.space.recipe(sampler.ask(number)))
-            except FaultyInput:  # a trial of these values would fail at once
-                continue
+        """Return the recipes of the search's first trials, as its sampler draws them without any result."""
+        study, space = self.study, self.space
+        direction, by_time = study.objective.direction, study.budget.is_time
+        sampler = make_sampler(space, study.sampler.kind, study.seed, direction, by_time=by_time)
+        found, number = [space.recipe(space.own)], 1
+        sampler.add(0, space.own)
+        for each in self.first:
+            found.append(Recipe.from_tree(each.recipe))
+            if not each.outside:
+                sampler.add(number, each.values)
+                number += 1
+        for drawn in range(number, min(study.budget.trials, DRAWS)):
+            values = sampler.ask(drawn)
+            sampler.add(drawn, values)
+            with suppress(FaultyInput):  # a trial of these values fails at once
+                found.append(space.recipe(values))
         return found
-
-    def file(self, bench: Bench) -> Path:
-        """Return where the costs of these recipes are kept for `explain`."""
-        return tried_file(self.recipes(), self.info, self.trial, self.at_once, bench)
-
-    def forecast(self, tried: TriedRuns) -> Forecast:
-        """Return what the search takes, by what runs of its recipes cost."""
-        study, trial = self.study, self.trial
-        measures = self.space.networks_differ or bool(study.objective.constraints.limits)
-        places = Places(self.at_once, trial.gpus * trial.workers, tried.slowed, measures)
-        return forecast(study, self.pruning, self.final, tried.costs, places)
 
 
 def forecast_of(prepared: Prepared) -> Forecast:
-    """Return what a search takes that is ready to run; its recipes are tried now, as the machine is now.
+    """Return what a search takes that is ready to run. Raises UserError where nothing can be tried here."""
+    return Prospect.of(prepared).forecast(lambda: prepared.data, prepared.bench, prepared.code)
 
-    Raises UserError where nothing can be tried here.
-    """
-    asked = Prospect(
-        study=prepared.study,
-        space=prepared.space,
-        pruning=prepared.pruning,
-        final=prepared.final,
-        trial=prepared.per_trial,
-        concurrent=prepared.concurrent,
-        info=prepared.data.info,
-    )
-    bench, build = prepared.bench, prepared.code.model
-    tried = try_runs(
-        asked.recipes(), prepared.data, asked.trial, at_once=asked.at_once, build=build, bench=bench
-    )
-    if build is None and not prepared.study.data.own:
-        write_tried(asked.file(bench), tried)
-    return asked.forecast(tried)
+
+def decoded(data: DataSet, bench: Bench) -> DataSet:
+    """Return images with what steps read of them, as a search has them at its first trial. Raises UserError
+    where decoding them takes long."""
+    images = sum(map(len, data.parts.values()))
+    if images > MOST_DECODED and data.cache is not None and not data.decoded_views():
+        raise UserError(f"{images:,} images are decoded first, which `tunebook search --dry-run` does")
+    data.be_here(bench.say)
+    return data
+
+
+def forecast_line(make: MakeForecast) -> str:
+    """Return a forecast in one line, or why there is none."""
+    try:
+        return str(make())
+    except UserError as error:
+        return f"no forecast: {error}"
+
+
+def forecast_tree(make: MakeForecast) -> dict[str, Any]:
+    """Return a forecast as plain data, or why there is none."""
+    try:
+        return {"forecast": make().model_dump(mode="json"), "why_no_forecast": None}
+    except UserError as error:
+        return {"forecast": None, "why_no_forecast": str(error)}
 
 
 def plan_lines(prepared: Prepared) -> Iterator[str]:
@@ -100,21 +156,14 @@ def plan_lines(prepared: Prepared) -> Iterator[str]:
     yield f"first trial: {first}"
     yield f"searched: {counted(len(space.dimensions), 'field')}; `tunebook explain` says which, and why"
     yield f"budget: {effort(study, prepared.pruning, prepared.final, prepared.concurrent)}"
-    yield _forecast_line(prepared)
+    yield forecast_line(lambda: forecast_of(prepared))
 
 
-def _forecast_line(prepared: Prepared) -> str:
-    """Return the forecast of a search in one line, or why there is none."""
-    try:
-        return str(forecast_of(prepared))
-    except UserError as error:
-        return f"no forecast: {error}"
+def keep_beside(prepared: Prepared, told: float) -> None:
+    """Remember what a search that has just ended took beside its trials, for the next forecast.
 
-
-def explained_forecast(asked: Prospect, bench: Bench) -> str:
-    """Return the forecast in one line, by costs that a search of these recipes, or its dry run, has measured;
-    where there are none, how to get them, which takes seconds."""
-    tried = read_tried(asked.file(bench))
-    if tried is None:
-        return "forecast: `tunebook search` with --dry-run tries a few recipes and says what the search takes"
-    return str(asked.forecast(tried))
+    Its own was told at `told`, in seconds since 1970.
+    """
+    ended = time.time()
+    if (took := beside_of(StoredSearch(prepared.home.folder).record.trials, told, ended)) is not None:
+        add_beside(prepared.per_trial.bench(prepared.bench).kind, took)

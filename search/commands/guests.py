@@ -11,7 +11,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from search.commands.asked import default_name
-from search.commands.forecast import plan_lines
+from search.commands.forecast import keep_beside, plan_lines
 from search.followers import following
 from search.followers.database import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
@@ -51,7 +51,7 @@ def driver(*, address: str | None = None, may_fetch: bool = False, code: Code = 
     With `may_fetch` published weights and data sets may be fetched; `code` is what a study uses of a person's
     own.
     """
-    return Driver(Bench(may_fetch=may_fetch, say=terminal.say), ALL, address, code, plan_lines)
+    return Driver(Bench(may_fetch=may_fetch, say=terminal.say), ALL, address, code, plan_lines, keep_beside)
 
 
 def resolved_study(study: Study) -> Study:

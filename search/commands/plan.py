@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
 
 from search.deciding.finalists import Final
+from search.deciding.forecast import Forecast
 from search.deciding.pruning import Pruning, bits_of
 from search.facts.start import Start
 from search.record.clock import time_limit
@@ -56,7 +57,7 @@ class Plan:
     start: Start | None = None  # what was found for a study that names no network
     first: Sequence[First] = ()  # the first trials of the study
     learned: Sequence[str] = ()  # for each earlier search what it taught
-    forecast: str = ""  # what the search takes
+    forecast: Callable[[], Forecast] | None = None  # what the search takes: it takes seconds to say
 
 
 def plan_table(plan: Plan) -> Table:

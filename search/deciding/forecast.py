@@ -2,15 +2,15 @@
 
 A play gives each trial the cost of one of the tried recipes and a random worth, and lets the search's own
 scheduler compare trials at the rungs, as many at once as there are places. It knows no clock and no file.
-What a trial takes beside its epochs is from benchmarks/results/overhead.md and turnaround-cpu.md;
-benchmarks/forecast.py measures how near forecasts come.
+What a trial takes beside its epochs is from benchmarks/results/overhead.md and turnaround-cpu.md; what the
+search takes beside its trials is what the last ones on the machine took. benchmarks/forecast.py measures how
+near forecasts come.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -19,6 +19,8 @@ import numpy as np
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
+from search.facts.beside_trials import USUAL, BesideTrials
+from search.facts.run_costs import TriedRuns
 from search.record.clock import duration, time_limit
 from search.study import Study
 from trainable.recipe.base import Spec
@@ -26,8 +28,6 @@ from trainable.recipe.network_cost import RunCost
 
 LEAST_PLAYS, PLAYS, MOST_EVENTS = 10, 200, 40_000  # so many plays, fewer of a search of many trials
 MOST_PLAYED = 2_000  # of more trials so many are played: the others take as long on average
-START_SECONDS = 9.0  # Ray and the first processes, until a first trial begins
-END_SECONDS = 5.0  # the recipe, the last of MLflow, the report
 # of a place for a trial: an epoch's result with its decision, a new trial, measuring what a network costs
 EPOCH_SECONDS, TRIAL_SECONDS, MEASURE_SECONDS = 0.03, 0.15, 0.7
 INTERVAL = (0.1, 0.9)  # of the plays
@@ -67,13 +67,16 @@ class Forecast(Spec):
     disk_bytes: int  # checkpoints, MLflow's database and the report; images are decoded before
     within: Within
     tried: int  # so many recipes were tried for it
+    workers: int = 1  # of a trial: what they send each other is not in it
+    beside_seconds: float = 0.0  # of these: before its first trial trains, and after the last result
 
     def __str__(self) -> str:
         money = f" for {self.price:,.2f}" if self.price is not None else ""
         gpus = f", {self.gpu_hours:,.2g} GPU-hours{money}" if self.gpu_hours is not None else ""
         low, high = duration(self.low_seconds), duration(self.high_seconds)
         takes = f"about {duration(self.seconds)} ({low} to {high}){gpus}, {_size(self.disk_bytes)} of disk"
-        return f"forecast: {takes}; {self.within.words(self.trials, self.epochs)}"
+        sent = f", without what its {self.workers} workers send each other" if self.workers > 1 else ""
+        return f"forecast: {takes}{sent}; {self.within.words(self.trials, self.epochs)}"
 
 
 @dataclass(frozen=True)
@@ -81,22 +84,23 @@ class Places:
     """Where the trials of a search train."""
 
     at_once: int  # so many trials
-    gpus: float = 0.0  # that a trial reserves
+    gpus: float = 0.0  # that a trial reserves, all its workers together
+    workers: int = 1  # of a trial
     slowed: float = 1.0  # how many times as long as its own work a process takes there
     measures: bool = False  # what a trial's network costs is measured before it is trained
+    beside: BesideTrials = USUAL  # what the search takes before its first trial, and after the last one
 
 
-def forecast(
-    study: Study, pruning: Pruning, final: Final, costs: Sequence[RunCost], places: Places
-) -> Forecast:
-    """Return what a search takes, by the costs of the documented recipe, which comes first, and of draws."""
+def forecast(study: Study, pruning: Pruning, final: Final, tried: TriedRuns, places: Places) -> Forecast:
+    """Return what a search takes, by the costs of its first trials. A later one costs what one of these does,
+    drawn at random."""
     budget = study.budget
     played = min(budget.trials, MOST_PLAYED)
     longer = budget.trials / played
-    game, rng = _Game(study, pruning, final, costs, places), np.random.default_rng(study.seed)
+    game, rng = _Game(study, pruning, final, tried.costs, places), np.random.default_rng(study.seed)
     plays = [game.play(played, rng) for _ in range(max(LEAST_PLAYS, min(PLAYS, MOST_EVENTS // played)))]
     limit = _limit_seconds(study, places)
-    beside = (START_SECONDS + END_SECONDS) * places.slowed
+    beside = places.beside.seconds
     ends = sorted(min(limit, each.seconds * longer) + beside for each in plays)
     low, middle, high = (ends[int(share * (len(ends) - 1))] for share in (INTERVAL[0], 0.5, INTERVAL[1]))
     held = fmean(each.held * longer * min(1.0, limit / (each.seconds * longer)) for each in plays)
@@ -105,7 +109,7 @@ def forecast(
     hours = budget.hours or 1.0
     in_time = [each.until(hours * HOUR / longer) for each in plays]
     epochs = longer * fmean(each.epochs for each in plays)
-    kept = longer * fmean(each.finished for each in plays) * KEEP_LAST * costs[0].checkpoint_bytes
+    kept = longer * fmean(each.finished for each in plays) * KEEP_LAST * tried.costs[0].checkpoint_bytes
     return Forecast(
         seconds=middle,
         low_seconds=low / BESIDE,
@@ -121,7 +125,9 @@ def forecast(
             trials=longer * fmean(trials for trials, _ in in_time),
             epochs=longer * fmean(trained for _, trained in in_time),
         ),
-        tried=len(costs),
+        tried=tried.tried,
+        workers=places.workers,
+        beside_seconds=beside,
     )
 
 
@@ -165,17 +171,15 @@ class _Game:
     study: Study
     pruning: Pruning
     final: Final
-    costs: Sequence[RunCost]
+    costs: tuple[RunCost, ...]  # of the first trials
     places: Places
 
     def play(self, trials: int, rng: np.random.Generator) -> _Play:
         """Play a search of so many trials, and its finalists' runs."""
         play, scheduler = _Play(), self._scheduler()
         worth = rng.permutation(trials).astype(float)
-        drawn = (
-            rng.integers(1, len(self.costs), trials) if len(self.costs) > 1 else np.zeros(trials, np.int64)
-        )
-        drawn[0] = 0  # the documented recipe
+        known = len(self.costs)
+        drawn = [*range(min(known, trials)), *rng.integers(known, size=max(0, trials - known))]
         queue, paused, running = (
             list(range(trials - 1, -1, -1)),
             dict[int, int](),

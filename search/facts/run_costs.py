@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,13 +24,15 @@ from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.network_cost import RunCost
 from trainable.recipe.yamlfile import write_whole
-from trainable.stages import stage, track
+from trainable.stages import counting, stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
 
-# no further recipe is tried after so long, or after so much of a processor's time
-MOST_SECONDS, MOST_WORK = 20.0, 3.0
+# no further recipe is tried after so long, or after so much of a processor.s time: more in a search of hours
+MOST_SECONDS, MOST_WORK, WORK_SHARE = 20.0, 3.0, 0.01
+MOST_COUNTING = 3.0  # seconds in which the operations of networks are counted that are not tried
+FRESH_SECONDS = 3600.0  # what was measured holds for so long: the machine's other work changes
 SPIN_SECONDS = 0.2
 MOST_NEIGHBOURS = 31
 # what other processors do while a recipe is tried, as the trials beside it would: they share caches, memory
@@ -44,7 +48,8 @@ while os.getppid() == parent:
 class TriedRuns(Spec):
     """What runs of some recipes cost, where so many train at once."""
 
-    costs: tuple[RunCost, ...]  # in the order of the recipes; the first could be tried
+    costs: tuple[RunCost, ...]  # of all the recipes that can be made, in their order
+    tried: int  # so many were; the others cost what the one takes that is most like them
     slowed: float  # how many times as long as its own work a process takes, since others use the processors
 
 
@@ -57,11 +62,11 @@ def try_runs(
     build: BuildModel | None = None,
     bench: Bench,
 ) -> TriedRuns:
-    """Return what runs of the recipes cost where so many trials train at once: of as many as can be tried in
-    seconds, of one at least.
+    """Return what runs of the recipes cost where so many trials train at once.
 
-    One that cannot be made is left out: its trial will say why. Raises UserError where none can be made, and
-    where the trials' device is not on this machine.
+    As many are tried as can be in seconds, the first one always, then those that are least like what was
+    tried and like most of the others. One that cannot be made is left out: its trial will say why. Raises
+    UserError where none can be made, and where the trials' device is not on this machine.
     """
     import torch
 
@@ -73,31 +78,124 @@ def try_runs(
         raise UserError("trials run on a GPU, and there is none here to time steps on")
     with stage("loading torch's compiler"), paused():
         import torch._dynamo
-    on, found = trial.bench(bench), list[RunCost]()
-    began, worked = time.perf_counter(), time.process_time()
+    on, tried, broken = trial.bench(bench), dict[int, RunCost](), set[int]()
+    kinds = [kind_of(each) for each in recipes]
+    began, worked, most = time.perf_counter(), time.process_time(), MOST_WORK
     beside = 0 if trial.gpus else min(MOST_NEIGHBOURS, at_once - 1)
     with (
         stage("trying recipes for the forecast"),
         threads(on.threads),
         _neighbours(beside),
+        counting("recipe", len(set(kinds))) as count,
     ):
         slowed = _slowed()
-        for each in track(recipes, "recipe", len(recipes)):
+        while (at := least_alike(kinds, tried, broken)) is not None:
             spent, work = time.perf_counter() - began, time.process_time() - worked
-            if found and (spent > MOST_SECONDS or work > MOST_WORK):
+            if tried and (spent > MOST_SECONDS or work > most):
                 break
-            share = _share_of_rank(each, trial.workers)
+            share = _share_of_rank(recipes[at], trial.workers)
             try:
-                found.append(measure_run_cost(partial(make_run, share, data=data, model=build, bench=on)))
+                cost = measure_run_cost(partial(make_run, share, data=data, model=build, bench=on))
             except (UserError, RunError):
-                continue
+                broken.add(at)
             except Exception as error:
                 if not ran_out(error):
                     raise
                 give_back(on.device)
-    if not found:
+                broken.add(at)
+            else:
+                tried[at] = cost
+                whole = len(recipes) * cost.seconds(0, len(cost.training_seconds)) / at_once
+                most = max(most, WORK_SHARE * whole)
+            count.done += 1
+    if not tried:
         raise UserError("no recipe of the search can be tried here")
-    return TriedRuns(costs=tuple(found), slowed=slowed)
+    counted = _Operations(data.info, build, on)
+    costs = (
+        tried[at] if at in tried else _like(at, recipes, kinds, tried, counted)
+        for at in range(len(recipes))
+        if at not in broken
+    )
+    return TriedRuns(costs=tuple(costs), tried=len(tried), slowed=slowed)
+
+
+# what may change the cost of a run: all of a recipe but numbers with a fraction, of which it counts whether
+# they are 0, as what they weigh is switched off then
+Kind = frozenset[tuple[str, str]]
+
+
+def kind_of(recipe: Recipe) -> Kind:
+    return frozenset(
+        (path, str(bool(value) if isinstance(value, float) else value))
+        for path, value in recipe.leaves()
+        if path != "loop.seed"
+    )
+
+
+def least_alike(kinds: Sequence[Kind], tried: Collection[int], broken: Collection[int]) -> int | None:
+    """Return which recipe to try next, the first one first; None where each is of a kind that was tried."""
+    shares, best, found = Counter(kinds), 0, None
+    for at, kind in enumerate(kinds):
+        apart = min((len(kind ^ kinds[each]) for each in (*tried, *broken)), default=1)
+        if shares[kind] * apart > best and (tried or broken or at == 0):
+            best, found = shares[kind] * apart, at
+    return found
+
+
+def _like(
+    at: int,
+    recipes: Sequence[Recipe],
+    kinds: Sequence[Kind],
+    tried: Mapping[int, RunCost],
+    operations: _Operations,
+) -> RunCost:
+    """Return what the recipe costs by the tried one that is most like it, times how many more operations its
+    network does."""
+    nearest = min(tried, key=lambda each: (len(kinds[each] ^ kinds[at]), each))
+    return tried[nearest].times(operations.ratio(recipes[at], recipes[nearest]))
+
+
+class _Operations:
+    """Counts what networks do, as long as there is time: a network is made for that."""
+
+    def __init__(self, info: DataInfo, build: BuildModel | None, bench: Bench) -> None:
+        self._info, self._build, self._bench = info, build, bench
+        self._counts: dict[str, int] = {}
+        self._until = time.perf_counter() + MOST_COUNTING
+
+    def ratio(self, recipe: Recipe, other: Recipe) -> float:
+        """Return how many times as many operations an image takes; 1 where that is not known."""
+        mine, its = self._network(recipe), self._network(other)
+        if mine == its:
+            return 1.0
+        count, others = self._count(mine, recipe), self._count(its, other)
+        return count / others if count and others else 1.0
+
+    def _network(self, recipe: Recipe) -> str:
+        """Return a text that is the same for networks that do the same."""
+        from trainable.probes.network_cost import FREE
+
+        model = recipe.model.model_dump(mode="json", exclude=set(FREE))
+        return json.dumps([model, self._size(recipe)], sort_keys=True)
+
+    def _size(self, recipe: Recipe) -> int:
+        return recipe.data.image_size or self._info.image_size
+
+    def _count(self, name: str, recipe: Recipe) -> int:
+        """Return the operations of an image; 0 where the network cannot be made, or there is no time left."""
+        from trainable.probes.network_cost import count_flops
+        from trainable.training.network import make_network
+
+        if name not in self._counts:
+            if time.perf_counter() > self._until:
+                return 0
+            spec, size = recipe.model.model_copy(update={"weights": None}), self._size(recipe)
+            try:
+                network = make_network(spec, self._info, build=self._build, bench=self._bench)
+                self._counts[name] = count_flops(network, (self._info.channels, size, size)).total
+            except (UserError, RuntimeError):
+                self._counts[name] = 0
+        return self._counts[name]
 
 
 def _slowed() -> float:
@@ -134,8 +232,10 @@ def tried_file(
 
 
 def read_tried(file: Path) -> TriedRuns | None:
-    """Return what the file holds; None where there is no file, or none that can be read."""
+    """Return what the file holds; None where there is no file of the last hour, or none that can be read."""
     try:
+        if time.time() - file.stat().st_mtime > FRESH_SECONDS:
+            return None
         return TriedRuns.model_validate_json(file.read_bytes())
     except (OSError, ValueError):
         return None

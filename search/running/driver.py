@@ -114,6 +114,9 @@ class Driver:
     code: Code = field(default=NO_CODE)  # what the study uses of a person's own
     # yields lines on what a new search does, and takes; asked when all is decided, before anything is written
     plan: Callable[[Prepared], Iterable[str]] = lambda prepared: ()
+    # hears of a new search on this machine that has come to its end, and when its plan was told, in seconds
+    # since 1970
+    ended: Callable[[Prepared, float], None] = lambda prepared, told: None
 
     @waited_for()
     def search(self, study: Study, *, again: bool = False) -> Closing:
@@ -128,12 +131,15 @@ class Driver:
                 return self._go_on(home, lease, choice=study.machines)
             refuse_existing(home, study)
             with self._fleet(study, home) as fleet:
-                prepared = self._prepared(study, home, fleet)
+                prepared, told = self._prepared(study, home, fleet), time.time()
                 if (words := self.guests.refusal(study)) is not None:
                     raise UserError(words)
                 write_facts(prepared)
                 study.write(home.folder)  # last: a folder with a study in it can be resumed
-                return self._drive(prepared, fleet, lease, _time_limit(study, spent=0.0))
+                ended = self._drive(prepared, fleet, lease, _time_limit(study, spent=0.0))
+                if ended == "finished" and fleet.machines is None:
+                    self.ended(prepared, told)
+                return ended
 
     @waited_for()
     def prepare(self, study: Study) -> Prepared:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -246,7 +248,10 @@ def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_
 
 
 def test_the_same_seed_and_one_trial_at_a_time_give_the_same_search(finished: Path, tmp_path: Path) -> None:
-    assert driver().search(resolved_study(digits_study(tmp_path, name="small"))) == "finished"
+    heard: list[tuple[Path, bool]] = []
+    driving = replace(driver(), ended=lambda of, told: heard.append((of.home.folder, told < time.time())))
+    assert driving.search(resolved_study(digits_study(tmp_path, name="small"))) == "finished"
+    assert heard == [(tmp_path / "small", True)]
     one, two = (
         [
             (trial.values, trial.state, trial.metrics.get("val_loss"))

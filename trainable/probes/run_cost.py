@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, count
+from statistics import fmean
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from trainable.recipe.network_cost import RunCost
 from trainable.training.devices import wait_for
 from trainable.training.run import Run
 
-LEAST_SECONDS, MOST_SECONDS = 0.2, 3.0  # steps are timed for so long, at most until a portion has ended
+LEAST_SECONDS = 0.2  # steps are timed for so long
 MOST_SCORING_SECONDS = 1.0  # a part that takes longer to score is not scored: a step says what it takes
 FORWARD = 1 / 3  # of a step's time, without the gradients: they take twice as many operations
 HEAD = 0.05  # of a step's time, where a frozen body's features are remembered; our estimate
@@ -55,17 +56,33 @@ def measure_run_cost(make: Callable[[], Run]) -> RunCost:
 
 
 def _step_seconds(run: Run, epoch: int) -> float:
-    """Return the mean time of an epoch's steps, counted from 0, after a first one, which prepares kernels."""
-    windows, portion = _windows(run, epoch), run.steps_of_a_portion
+    """Return the mean time of an epoch's steps, after a first one, which prepares kernels.
+
+    Epochs count from 0. Images of a portion are augmented together, when its first batch is read, which takes
+    longer than reading the others: each step gets its share of it.
+    """
+    windows, steps = _windows(run, epoch), run.steps_of_an_epoch
+    portion = min(run.steps_of_a_portion, steps)
+    reading: dict[bool, list[float]] = {True: [], False: []}  # of a portion's first step, of the others
+    training: list[float] = []
     with run.probing(epoch):
-        run.train_on(next(windows))
-        wait_for(run.device)
-        began, done, seconds = time.perf_counter(), 0, 0.0
-        while seconds < LEAST_SECONDS or (done % portion and seconds < MOST_SECONDS):
-            run.train_on(next(windows))
+        began = time.perf_counter()
+        for step, window in enumerate(windows):
             wait_for(run.device)
-            done, seconds = done + 1, time.perf_counter() - began
-    return seconds / done
+            read = time.perf_counter()
+            run.train_on(window)
+            wait_for(run.device)
+            done = time.perf_counter()
+            if step or portion > 1:
+                reading[step % steps % portion == 0].append(read - began)
+            if step:
+                training.append(done - read)
+            if sum(training) >= LEAST_SECONDS:
+                break
+            began = time.perf_counter()
+    first, others = reading[True], reading[False]
+    share = fmean(first[1:] or first) / portion if first else 0.0
+    return fmean(training) + share + (fmean(others) * (portion - 1) / portion if others else 0.0)
 
 
 def _windows(run: Run, epoch: int) -> Iterator[list[Batch]]:

@@ -48,6 +48,16 @@ class RunCost(Spec):
         each = self.scoring_seconds + self.checkpoint_seconds
         return sum(self.training_seconds[begin:end]) + each * (end - begin)
 
+    def times(self, operations: float) -> RunCost:
+        """Return what a run of a network with so many times the operations takes: its steps and its scoring
+        take as many times as long."""
+        return self.model_copy(
+            update={
+                "training_seconds": tuple(operations * each for each in self.training_seconds),
+                "scoring_seconds": operations * self.scoring_seconds,
+            }
+        )
+
 
 # --- how fast it trains --------------------------------------------------------------------------------
 

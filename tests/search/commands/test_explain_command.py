@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from PIL import Image
 
 from search.commands.explain import explained_rows
 from search.commands.facts_table import FACT_TEXTS, FactRow, fact_rows
+from search.commands.forecast import decoded, forecast_line, forecast_tree
 from search.commands.guests import ALL
+from search.deciding.forecast import Forecast
 from search.facts.hardware import Hardware, Node
-from search.facts.measured import Measured
+from search.facts.measured import Measured, load_data
 from search.record.home import Home
 from search.running.prepare import decide, load, write_facts
 from search.study import Study
@@ -26,8 +29,9 @@ from tests.search.planted_searches import planted
 from tests.spaces.small_facts import digits_facts, imagenet_facts, masks_facts
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_segmentations import write_masks
-from trainable.bench import Bench
+from trainable.bench import ON_CPU, Bench
 from trainable.data import DataInfo
+from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.network_cost import Footprint
@@ -80,7 +84,43 @@ def test_the_page_has_the_facts_the_plan_and_what_varies(
     )
     code, out, _ = tunebook("explain", a_study(settings))
     assert code == 0
-    assert_page("explain.txt", out)
+    assert_page("explain.txt", re.sub(r"^forecast: about .*", "forecast: about ...", out, flags=re.M))
+
+
+def test_the_forecast_is_made_of_recipes_that_are_tried_once(
+    tunebook: Tunebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 0.0)
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out, err = tunebook("explain", a_study("budget: {trials: 3, epochs: 2}"))
+    (said,) = [line for line in out.splitlines() if line.startswith("forecast: about")]
+    assert "trying recipes for the forecast" in err
+    _, again, err = tunebook("explain", "study.yaml", "--json")
+    assert "trying recipes" not in err
+    tree = json.loads(again)
+    assert tree["why_no_forecast"] is None
+    assert str(Forecast.model_validate(tree["forecast"])) == said
+    (file,) = (Path("cache") / "tunebook" / "runs").iterdir()
+    os.utime(file, times=(0, 0))  # the machine's other work is another by now
+    assert "trying recipes" in tunebook("explain", "study.yaml")[2]
+
+
+def test_why_there_is_no_forecast_is_said() -> None:
+    def none() -> Forecast:
+        raise UserError("nothing can be tried here")
+
+    assert forecast_line(none) == "no forecast: nothing can be tried here"
+    assert forecast_tree(none) == {"forecast": None, "why_no_forecast": "nothing can be tried here"}
+
+
+def test_a_forecast_alone_decodes_no_large_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images(tmp_path / "pets")
+    data = load_data(Recipe().with_values({"data.path": str(tmp_path / "pets")}), ON_CPU, most_bytes=0)
+    monkeypatch.setattr("search.commands.forecast.MOST_DECODED", 15)
+    with pytest.raises(UserError, match="16 images are decoded first, which `tunebook search --dry-run`"):
+        decoded(data, ON_CPU)
+    data.be_here()
+    assert decoded(data, ON_CPU) is data
 
 
 def test_each_fact_has_a_row(tunebook: Tunebook) -> None:
@@ -351,7 +391,7 @@ def test_a_manifest_is_explained_checked_and_trained_as_the_folder_that_it_lists
         )
         code, page, _ = tunebook("explain", "study.yaml")
         assert (code, row(page, "train_images")[:15]) == (0, "train_images 12")
-        pages.append([line for line in page.splitlines() if "pets" not in line])
+        pages.append([line for line in page.splitlines() if not re.search("pets|^forecast: ", line)])
     assert pages[0] == pages[1]
     code, found, _ = tunebook("check", "study.yaml", "--seconds", "1", "--json")
     assert code in (0, 1)

@@ -7,23 +7,17 @@ from typing import Any
 import pytest
 
 from search.deciding.finalists import Final
-from search.deciding.forecast import (
-    END_SECONDS,
-    EPOCH_SECONDS,
-    START_SECONDS,
-    TRIAL_SECONDS,
-    Forecast,
-    Places,
-    forecast,
-)
+from search.deciding.forecast import EPOCH_SECONDS, TRIAL_SECONDS, Forecast, Places, forecast
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import expected_share
+from search.facts.beside_trials import USUAL, BesideTrials
+from search.facts.run_costs import TriedRuns
 from search.study.study import Finalists
 from tests.search.small_studies import study_of
 from trainable.recipe.network_cost import RunCost
 
 EPOCHS, TRIALS = 6, 8
-BESIDE = START_SECONDS + END_SECONDS
+BESIDE = USUAL.seconds
 NONE = Pruning((), 3, "")
 
 
@@ -42,7 +36,8 @@ def asked(
 ) -> Forecast:
     study = study_of(**{"budget__trials": TRIALS, "budget__epochs": EPOCHS, **values})
     final = Final(Finalists(top=top, seeds=2) if top else None, "")
-    return forecast(study, pruning, final, costs, places or Places(2))
+    tried = TriedRuns(costs=costs, tried=len(costs), slowed=1.0)
+    return forecast(study, pruning, final, tried, places or Places(2))
 
 
 def test_trials_that_all_end_take_their_epochs_shared_out_over_the_places() -> None:
@@ -104,3 +99,21 @@ def test_money_is_that_of_the_gpu_hours_and_without_gpus_there_is_none() -> None
 def test_a_search_of_many_trials_is_forecast_from_some_of_them() -> None:
     many = asked(cost(1.0), budget__trials=100_000, places=Places(10)).seconds
     assert many == pytest.approx(BESIDE + 10_000 * (TRIAL_SECONDS + EPOCHS * (1.0 + EPOCH_SECONDS)), rel=0.02)
+
+
+def test_each_of_the_first_trials_takes_what_its_own_recipe_costs() -> None:
+    found = asked(*map(cost, (1.0, 2.0, 3.0, 4.0)), budget__trials=4, places=Places(1))
+    trained = EPOCHS * (1 + 2 + 3 + 4) + 4 * (TRIAL_SECONDS + EPOCHS * EPOCH_SECONDS)
+    assert found.seconds == pytest.approx(BESIDE + trained)
+
+
+def test_the_start_and_the_end_are_those_of_this_machine() -> None:
+    slow = BesideTrials(start_seconds=100.0, end_seconds=50.0)
+    more = asked(cost(1.0), places=Places(2, beside=slow)).seconds - asked(cost(1.0)).seconds
+    assert more == pytest.approx(150.0 - BESIDE)
+
+
+def test_the_line_says_what_is_not_counted_of_several_workers() -> None:
+    assert "workers" not in str(asked(cost(1.0)))
+    several = asked(cost(1.0), places=Places(2, workers=4))
+    assert ", without what its 4 workers send each other; 1 hour would" in str(several)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.bench import ON_CPU
+from trainable.data.batch import Batch
 from trainable.probes import run_cost
 from trainable.probes.run_cost import HEAD, measure_run_cost
 from trainable.recipe.network_cost import RunCost
@@ -56,6 +58,22 @@ def test_a_step_that_takes_longer_makes_the_epoch_longer(monkeypatch: pytest.Mon
     monkeypatch.setattr(Run, "train_on", slowly)
     steps = 240 // small_recipe().loop.batch_size
     assert cost_of().training_seconds[0] >= 0.02 * steps
+
+
+def test_what_augments_a_portion_of_images_is_shared_by_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainable.training.run import Run
+
+    windows = Run.windows
+
+    def slowly(self: Run, epoch: int = 0) -> Iterator[list[Batch]]:
+        assert self.steps_of_a_portion >= self.steps_of_an_epoch
+        for step, window in enumerate(windows(self, epoch)):
+            time.sleep(0.0 if step else 0.3)
+            yield window
+
+    before = cost_of().training_seconds[0]
+    monkeypatch.setattr(Run, "windows", slowly)
+    assert cost_of().training_seconds[0] - before == pytest.approx(0.3, abs=0.15)
 
 
 def test_a_large_validation_part_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
