@@ -92,9 +92,9 @@ def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:
             yield each
 
 
-def write_results(folder: Path, state: EndState) -> None:
-    """Write `best.yaml`, if any trial has finished, and the picture, of a search that ends in this state."""
-    search = Search(folder).ended_as(state)
+def write_results(folder: Path, state: EndState, reason: str | None = None) -> None:
+    """Write `best.yaml`, if any trial has finished, and the picture, of a search that ends so."""
+    search = Search(folder).ended_as(state, reason)
     if search.best is not None:
         exported(search).write(folder / BEST_FILE)
     draw(search.progress, folder / PICTURE_FILE)

@@ -37,7 +37,9 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     sentence = summary.best.sentence if summary.best is not None else ""
     trained = f"**What it trains**: {plain(sentence)}" if sentence else ""
     work = [_spent(summary), time_used, _machines(summary)]
-    parts = [_cautions(summary), _best(summary), again, trained, *work, _values(summary)]
+    why = summary.outcome_reason if summary.state == "finished" else None
+    ended = f"**Ended early**: {plain(why)}" if why else ""
+    parts = [_cautions(summary), _best(summary), again, trained, ended, *work, _values(summary)]
     answer = "\n\n".join(filter(None, parts))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 

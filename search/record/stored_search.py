@@ -105,13 +105,13 @@ class StoredSearch:
         # the journal has the name under which the search began; it may have been renamed since
         return replace(found, search=self.study.name or found.search) if found.search else found
 
-    def ended_as(self, state: State) -> Self:
-        """Return this search as it will be read once its driver has ended it in this state.
+    def ended_as(self, state: State, reason: str | None = None) -> Self:
+        """Return this search as it will be read once its driver has ended it in this state, for a reason.
 
         A driver writes the results first, and the end of the search last.
         """
         search = type(self)(self.folder)
-        search.progress = replace(search.progress, state=state)
+        search.progress = replace(search.progress, state=state, outcome_reason=reason)
         return search
 
     @property

@@ -51,6 +51,7 @@ class Exported:
     title: str = ""  # what the file is, as a sentence
     matters: str = ""  # which of its values matter most, in words
     cautions: tuple[Caution, ...] = ()  # what to know of its search before it is trusted
+    ended: str = ""  # why its search ended, where that was before its trials were
     train: Callable[[Path], str] = train_command  # what to type to train a file of it
 
     @property
@@ -74,6 +75,8 @@ class Exported:
         yield self.title or f"A recipe of tunebook: {self.words}."
         yield f"Trained: {self.recipe.sentence}."
         yield f"Score: {score_in_words(self.recipe, self.info)}."
+        if self.ended:
+            yield f"The search ended early: {self.ended}."
         if self.warnings:
             yield "Before you trust this recipe (`tunebook show` says more):"
         yield from (f"- {each}" for each in self.warnings)
@@ -114,6 +117,7 @@ def exported(search: Search, trial: int | None = None) -> Exported:
         title=f"{what} of the search {search.record.name or search.folder.name} ({number}).",
         matters=values_that_matter(search, chosen),
         cautions=known_of(search, chosen),
+        ended=(search.progress.outcome_reason or "") if search.state == "finished" else "",
         train=train,
     )
 

@@ -286,8 +286,8 @@ class Driver:
             self.bench.say(line)
         with Journal(folder) as journal, logging_to(folder / LOG_FILE):
             ledger = make_ledger(prepared, journal)
-            if (most := limit.gpu_hours) is not None:
-                switch.gpus_spent = lambda: ledger.gpu_hours(time.time()) >= most
+            if limit.gpu_hours is not None:
+                end_by_gpu_hours(switch, ledger, limit.gpu_hours)
             installed, trial = versions(), prepared.per_trial
             start = DriverStart(
                 seconds=waited_seconds(), slots=prepared.concurrent, gpus=trial.gpus * trial.workers
@@ -354,7 +354,7 @@ class Driver:
         drop_all_checkpoints(ledger, prepared, switch)
         followers.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
         with switch.stopped_by_disk():
-            self.guests.results(prepared.home.folder, state)
+            self.guests.results(prepared.home.folder, state, reason)
         if switch.fault is not None:
             state, reason = "interrupted", switch.fault
         logger.info("%s: %s", state, reason or "every trial has ended")
@@ -386,6 +386,11 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
         finalists=prepared.final.finalists,
         goal=goals_of(study, prepared.data.info.validation_images),
     )
+
+
+def end_by_gpu_hours(switch: StopSwitch, ledger: Ledger, most: float) -> None:
+    """Have the switch end a search once its trials have held so many GPU-hours, by all its drivers."""
+    switch.gpus_spent = lambda: ledger.gpu_hours(time.time()) >= most
 
 
 def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[EndState, str | None]:

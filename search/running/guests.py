@@ -108,8 +108,8 @@ class Guests:
     followers: Callable[[Followed, Lease | None], Followers] = lambda followed, lease: NoFollowers()
     # of a study, its pruning and final, so many trials at once, in a folder
     view: Callable[[Study, Pruning, Final, int, Path], Display] = lambda *search: NoDisplay()
-    # writes what a search leaves, before the journal says that it has ended so
-    results: Callable[[Path, EndState], None] = lambda folder, state: None
+    # writes what a search leaves, before the journal says that it has ended so, and why
+    results: Callable[[Path, EndState, str | None], None] = lambda folder, state, reason: None
     # concludes a search for a person: how it ended, and the fault that has kept it from going on
     conclusion: Callable[[Path, EndState, str | None], None] = lambda folder, state, fault: None
     # sends followers what they lack of a search that no driver is at work on; True if that is all
