@@ -16,7 +16,7 @@ from search.commands.options import ShrinkOptions
 from search.study import STUDY_FILE, read_study
 from spaces.domains import counted
 from trainable.bench import Bench, Say, bench_on, silent
-from trainable.collector import load_torch
+from trainable.collector import load_torch, paused
 from trainable.errors import RunError, UserError
 from trainable.files.folders import check_new, moved_to, temporary_folder
 from trainable.models.network_names import read_named_recipe
@@ -32,6 +32,7 @@ from trainable.recipe.trained_files import (
     teacher_files,
 )
 from trainable.recipe.yamlfile import parse_setting, write_whole
+from trainable.stages import stage
 from trainable.terminal import tell, tell_json
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -90,12 +91,13 @@ def shrunk_network(options: ShrinkOptions, say: Say = silent) -> ShrunkCompariso
     _check_fields(options)
     load_torch()
     bench = bench_on(options.device, may_fetch=options.download, say=say)
-    from search.results.teachers import teacher_folder
-    from search.retraining.shrunk import compared
-    from trainable.shrinking.dependencies import library
-    from trainable.shrinking.shrink import shrink
+    with stage("loading torch-pruning"), paused():
+        from search.results.teachers import teacher_folder
+        from search.retraining.shrunk import compared
+        from trainable.shrinking.dependencies import library
+        from trainable.shrinking.shrink import shrink
 
-    library()
+        library()
     try:
         with _trained(options, bench) as (trained, folder):
             if trained.whole_training is None:

@@ -6,7 +6,8 @@ Anybody can load, serve and register the model.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 CONTEXT = InputTag("mlflow.data.context", "training")  # MLflow shows it beside a data set
 PACKAGES = ("mlflow", "numpy", "pandas", "torch")  # what the model needs where it is loaded
+LOOK_FOR_VERSIONS = "warn_dependency_requirement_mismatches"  # a function in mlflow.utils.environment
 # the tag by which MLflow's pages know a model's versions in the registry; only its server sets it itself
 VERSIONS = "mlflow.modelVersions"
 
@@ -213,14 +215,32 @@ def save_model(
             code.write_text(text, encoding="utf-8")
         network = folder / "network.pt2"
         network.write_bytes(pt2_of(program))
-        mlflow.pyfunc.save_model(
-            path,
-            mlflow_model=model or Model(),
-            python_model=str(code),
-            artifacts={"network": str(network)},
-            model_config=dict(about),
-            signature=ModelSignature(Schema([images]), how.answers),
-            input_example=np.zeros((1, info.image_size, info.image_size, info.channels), np.uint8),
-            # as package indexes know versions, without a local part such as `+cu132`
-            pip_requirements=[f"{name}=={metadata.version(name).partition('+')[0]}" for name in PACKAGES],
-        )
+        with _versions_as_installed():
+            mlflow.pyfunc.save_model(
+                path,
+                mlflow_model=model or Model(),
+                python_model=str(code),
+                artifacts={"network": str(network)},
+                model_config=dict(about),
+                signature=ModelSignature(Schema([images]), how.answers),
+                input_example=np.zeros((1, info.image_size, info.image_size, info.channels), np.uint8),
+                # as package indexes know versions, without a local part such as `+cu132`
+                pip_requirements=[f"{name}=={metadata.version(name).partition('+')[0]}" for name in PACKAGES],
+            )
+
+
+@contextmanager
+def _versions_as_installed() -> Iterator[None]:
+    """Have MLflow store a model without asking whether its packages are installed in these versions.
+
+    They were read from what is installed. MLflow would look through the files of all packages for that, which
+    takes 1.7 s of a processor at the end of each search (mlflow/utils/environment.py, 3.17).
+    """
+    from mlflow.utils import environment
+
+    before = getattr(environment, LOOK_FOR_VERSIONS)
+    setattr(environment, LOOK_FOR_VERSIONS, lambda requirements: None)
+    try:
+        yield
+    finally:
+        setattr(environment, LOOK_FOR_VERSIONS, before)

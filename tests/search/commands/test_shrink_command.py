@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from search.commands.options import ShrinkOptions
+from search.commands.shrink import run_shrink
 from tests.search.command_line import Tunebook
 from tests.search.results.trained_search import trained_search
 from tests.trainable.small_segmentations import mask_recipe, write_masks
 from trainable.bundle.trained import network_in, trained_in
+from trainable.errors import UserError
 from trainable.models.weights import file_digest
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.shrinking import latency
@@ -354,3 +357,13 @@ def test_without_the_extra_the_message_says_how_it_is_installed(
         "tunebook: pruning needs the package torch-pruning, which is not installed: `pip install "
         "'tunebook[shrink]'`, or `pip install torch-pruning`\n",
     )
+
+
+def test_what_takes_seconds_to_load_is_a_stage_that_a_person_sees(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch_pruning", None)
+    caplog.set_level("INFO", "trainable.stages")
+    with pytest.raises(UserError, match="torch-pruning"):
+        run_shrink(ShrinkOptions(source=recipe))
+    assert caplog.messages[-1].startswith("loading torch-pruning: ")

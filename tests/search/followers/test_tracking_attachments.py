@@ -58,6 +58,21 @@ def test_a_model_for_which_the_disk_has_no_room_is_an_error_of_the_system(tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+def test_to_store_a_model_mlflow_does_not_look_through_all_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.utils import environment, requirements_utils
+
+    from search.followers.logged_model import LOOK_FOR_VERSIONS, save_model
+
+    looks: list[str] = []
+    monkeypatch.setattr(requirements_utils, "_init_packages_to_modules_map", lambda: looks.append("look"))
+    save_model(tmp_path / "model", program(), INFO, {"classes": list(INFO.classes)})
+    assert not looks
+    getattr(environment, LOOK_FOR_VERSIONS)(["numpy==1.0"])
+    assert looks, "others that store models are still told"
+
+
 def finished(folder: Path, *, register_as: str | None = None, **more: Any) -> None:
     """Send a search whose trial 0 is the best; nothing may be left or refused."""
     if not (folder / "events.jsonl").exists():
