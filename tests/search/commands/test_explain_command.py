@@ -87,6 +87,7 @@ def test_the_page_has_the_facts_the_plan_and_what_varies(
     assert_page("explain.txt", re.sub(r"^forecast: about .*", "forecast: about ...", out, flags=re.M))
 
 
+@pytest.mark.slow("tries recipes")
 def test_the_forecast_is_made_of_recipes_that_are_tried_once(
     tunebook: Tunebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
