@@ -124,12 +124,7 @@ def api_page() -> str:
     lines = ["# Names to import", "", "[Your own code](python.md) shows them at work.", ""]
     described: list[object] = []
     for module_name, chosen in PUBLIC.items():
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name != module_name:
-                raise
-            continue
+        module = importlib.import_module(module_name)
         named = [(name, getattr(module, name)) for name in chosen or module.__all__]
         own = [(name, each) for name, each in named if not any(each is other for other in described)]
         described += [each for _, each in own]

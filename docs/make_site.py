@@ -48,9 +48,7 @@ def build(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     pages = folder / "pages"
     write_pages(pages)
-    text = NAVIGATED.sub(
-        lambda line: line[0] if (pages / line["page"]).is_file() else "", NAVIGATION.read_text("utf-8")
-    )
+    text = NAVIGATION.read_text("utf-8")
     (folder / "mkdocs.yml").write_text(text, encoding="utf-8")
     (pages / "llms.txt").write_text(llms(pages, text), encoding="utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", "mkdocs.yml"]

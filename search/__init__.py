@@ -1,4 +1,4 @@
-"""Searches training recipes: `from search import search, extend, forecast` does it from Python."""
+"""Searches training recipes; from Python `tunebook.search`, `tunebook.extend` and others do it."""
 
 from __future__ import annotations
 

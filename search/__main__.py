@@ -79,7 +79,7 @@ def common(
         bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Find the best training recipe of an image model on a Ray cluster."""
+    """Find a good training recipe for your image model, on this machine or on a cluster."""
     for line in sharing_distributions():
         tell(f"tunebook: {line}", sys.stderr)
 
@@ -123,7 +123,7 @@ def _dry_run(drives: Driver, study: Study, as_json: bool) -> None:
 
 @command(app, "tunebook search flowers/ --hours 2")
 def search(options: SearchOptions) -> None:
-    """Search for the best recipe: sample, train, prune, track and export."""
+    """Search for the best recipe: train several, stop weak ones early, and write the best to a file."""
     from search.commands.named import named_study
     from search.record.home import Home
 
@@ -158,7 +158,7 @@ def extend(options: ExtendOptions) -> None:
 
 @command(app, "tunebook show searches/flowers")
 def show(folder: Folder, json: Json = False) -> None:
-    """Show a search: its trials, the best one, what pruning saved."""
+    """Show a search: its trials, the best one, what stopping early saved."""
     from search.learning.search import Search
     from search.reporting import terminal
 
@@ -198,7 +198,7 @@ def list_(
 def rename(
     folder: Folder, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
 ) -> None:
-    """Give a search another name: its folder, and its run in MLflow."""
+    """Give a search another name: its folder, and its own run in MLflow (trials' runs keep theirs)."""
     from search.commands.searches import run_rename
 
     run_rename(folder, name)
@@ -358,7 +358,7 @@ def main() -> None:
     except UserError as error:
         tell(f"tunebook: {error}", sys.stderr)
         if error.section:
-            tell(f"more: docs/errors.md#{error.section}", sys.stderr)
+            tell(f"more: docs/errors.md#{error.section} (in tunebook's repository)", sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Runs a search from Python, with networks and images of a person's own: `from search import search`."""
+"""Runs a search from Python, with networks and images of a person's own: `tunebook.search`."""
 
 from __future__ import annotations
 
@@ -189,7 +189,12 @@ def audit_pruning(
 
 
 def _asked(study: Study | Mapping[str, Any] | str | Path, code: Code, space: Ranges | None) -> Study:
-    """Return the study of a person's functions and ranges; a network of a library may have its name alone."""
+    """Return the study of a person's functions and ranges. A path that is no YAML file names images alone; a
+    network of a library may have its name alone."""
+    if isinstance(study, str | Path):
+        from search.commands.named import is_file_or_search
+
+        study = study if is_file_or_search(str(study)) else {"data": {"path": str(study)}}
     if code.model is None and not isinstance(study, Study):
         from search.commands.asked import with_library_of_model
 

@@ -72,7 +72,8 @@ def train(  # noqa: PLR0913 - a person types these by name
 ) -> Outcome:
     """Train a recipe, or that of a YAML file; return its epochs, scores and diagnosis.
 
-    `data` and `model` are a path, images or a network, or functions that make them; `out` is a folder for
+    `data` is a path, a DataSet, or a function that returns images; `model` is a network, or a function that
+    builds one; `out` is a folder for
     `model.safetensors`, `metrics.json` and `recipe.yaml`, whose earlier ones `force` replaces; `test` scores
     the test part. Each epoch is a line on the terminal. Raises UserError before training if the run is
     impossible, and RunError for a crash.
@@ -126,8 +127,10 @@ def check(  # noqa: PLR0913 - a person types these by name
     from trainable.check import check as check_recipe
 
     if isinstance(target, Recipe):
+        from search.results.teachers import recipe_with_teacher
+
         return check_recipe(
-            target.with_values(settings or {}),
+            recipe_with_teacher(target.with_values(settings or {})),
             data=data,
             model=model,
             bench=bench_on(_device(device), may_fetch=download),
@@ -158,6 +161,7 @@ def explain(
     """
     from search.commands.asked import settings_of
     from search.commands.explain import explained_rows
+    from search.commands.inputs import with_teachers
     from search.commands.named import named_input
     from search.commands.options import InputOptions
 
@@ -168,7 +172,7 @@ def explain(
             named = named_input(InputOptions(**_named(target, settings, device, download)))
         case _:
             named = target.with_values(settings_of(_texts(settings)))
-    return explained_rows(named, everything, bench_on(_device(device), may_fetch=download))
+    return explained_rows(with_teachers(named), everything, bench_on(_device(device), may_fetch=download))
 
 
 @needing_run("tunebook.export")

@@ -50,7 +50,9 @@ class Diagnosis:
     def lines(self) -> list[str]:
         """Return lines for a person: the verdict with its reasons, then a line for each field to change. The
         figures are in `tree`."""
-        return [f"{self.verdict}: {'; '.join(self.reasons)}", *(f"  {change}" for change in self.changes)]
+        lines = [f"{self.verdict}: {'; '.join(self.reasons)}"]
+        lines += ["what may help, a field of the recipe each (--set FIELD=VALUE):"] if self.changes else []
+        return [*lines, *(f"  {change}" for change in self.changes)]
 
 
 def curves_of(task: AnyTask) -> TaskCurves:

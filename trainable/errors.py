@@ -196,7 +196,8 @@ def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
             return Fault(path, "is required")
         case "union_tag_invalid":
             expected, got = item["ctx"]["expected_tags"], item["ctx"]["tag"]
-            return Fault(f"{path}.kind", f"expected one of {expected}, got {quoted(got)}")
+            timms = "; what is timm's is written kind: timm, name: NAME" if "'timm'" in expected else ""
+            return Fault(f"{path}.kind", f"expected one of {expected}, got {quoted(got)}{timms}")
         case "union_tag_not_found":
             return Fault(f"{path}.kind", f"is required, to say which {path or 'kind'} this is")
         case "value_error":

@@ -8,6 +8,7 @@ the processes of ours that it started see that, and end themselves.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import errno
 import multiprocessing
 import os
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 # What ends a process beside Ctrl-C: a machine that is taken back, a terminal that is closed
@@ -122,8 +123,10 @@ def ending_at_once(main: Callable[[], None]) -> None:
         if isinstance(ended.code, str):  # Python prints it
             raise
         code = ended.code or 0
-        threading._shutdown()  # type: ignore[attr-defined]
+        with suppress(KeyboardInterrupt):  # it ends already
+            threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
+        ctypes.CDLL(None).fflush(None)  # what C code has printed
         for stream in filter(None, (sys.stdout, sys.stderr)):  # None where it was closed from the start
             try:
                 stream.flush()

@@ -47,7 +47,8 @@ ModelName = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="resnet_small, unet_small, a torchvision name, timm/NAME or smp/DECODER/ENCODER.",
+        help="A network of torchvision or timm (timm/NAME where both have it), or resnet_small, "
+        "unet_small, smp/DECODER/ENCODER.",
         autocompletion=lambda: list(BUILT_IN_MODELS),
     ),
     Sets("base.model", "model"),
@@ -59,7 +60,11 @@ Weights = Annotated[
 ]
 ImageSize = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Images are scaled to N times N pixels.", min=1),
+    typer.Option(
+        metavar="N",
+        help="The side in pixels of what the network sees: of the whole image, with masks of a window.",
+        min=1,
+    ),
     Sets("data.image_size", "data.image_size"),
 ]
 Seed = Annotated[
@@ -109,11 +114,13 @@ def recipe_with_options(recipe: Recipe, options: DataOptions) -> Recipe:
     which a recipe has no field.
     """
     from trainable.models.network_names import also_in, other_library  # pydantic takes a while to import
-    from trainable.recipe.models import MODEL_NAME
+    from trainable.recipe.models import FROM_SCRATCH, MODEL_NAME
     from trainable.recipe.yamlfile import parse_setting, with_settings
 
-    values, texts = recipe_values(options, recipe.task), options.settings or ()
+    values, texts = recipe_values(options, recipe.task), list(options.settings or ())
     settings = dict(map(parse_setting, texts))
+    if settings.get("model.weights") == FROM_SCRATCH:
+        texts.append("model.weights=null")
     name = settings.get(MODEL_NAME)
     is_alone = "model" not in values and "model.kind" not in settings
     if is_alone and (kind := other_library(name, recipe.model.kind, recipe.task)) is not None:
@@ -129,7 +136,7 @@ def recipe_values(options: object, task: AnyTask) -> dict[str, Any]:
 
     Raises UserError for an option of which a recipe has no field.
     """
-    from trainable.models.network_names import model_named  # pydantic takes a while to import
+    from trainable.models.network_names import also_in, model_named  # pydantic takes a while to import
     from trainable.recipe.models import FROM_SCRATCH
 
     values: dict[str, Any] = {}
@@ -140,6 +147,8 @@ def recipe_values(options: object, task: AnyTask) -> dict[str, Any]:
             raise UserError(f"{name}: sets {field.study} of a study, and this is a recipe; leave it out")
     if (model := values.get("model")) is not None:
         values["model"] = model_named(model, task)
+        if words := also_in(model, task):
+            tell(words, sys.stderr)
     if values.get("model.weights") == FROM_SCRATCH:
         values["model.weights"] = None
     return values

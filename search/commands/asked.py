@@ -78,7 +78,7 @@ def _task_of(values: Mapping[str, Any]) -> AnyTask:
 def study_asked(path: Path | None, values: Mapping[str, Any]) -> Study:
     """Return what `study_from` does, and say whose network a bare name means that two libraries have."""
     name = values.get("base.model", values.get(MODEL_NAME_IN_STUDY))
-    if isinstance(name, str) and (words := also_in(name)):
+    if isinstance(name, str) and (words := also_in(name, _task_of(values))):
         tell(words, sys.stderr)
     return study_from(path, values)
 

@@ -295,7 +295,7 @@ def closing(findings: Sequence[Finding], seconds: float) -> str:
     """Return the outcome in one line, with the sections that say more of what is no sign of health."""
     errors, warnings = counts(findings)
     sections = dict.fromkeys(each.section for each in findings if each.level in ("error", "warning"))
-    more = f"; more: docs/checks.md{', '.join(sections)}" if sections else ""
+    more = f"; more: docs/checks.md{', '.join(sections)} (in tunebook's repository)" if sections else ""
     return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s{more}"
 
 

@@ -106,7 +106,9 @@ def _check(options: ExportOptions) -> None:
     if options.out is not None:
         refuse_folder(options.out)
     elif options.bare or not options.as_recipe:
-        raise UserError("--format, --bare, --gpus, --batch and --images: say how a file is written; give out")
+        raise UserError(
+            "format, bare, gpus, batch and images say how a file is written: name it, out=FILE (-o FILE)"
+        )
     if options.trial is not None and options.source.is_file():
         raise UserError(f"--trial {options.trial}: {options.source} is a recipe; only a search has trials")
     if options.verify is not None and (options.gpus is not None or options.batch is not None):

@@ -165,5 +165,6 @@ def keep_beside(prepared: Prepared, told: float) -> None:
     Its own was told at `told`, in seconds since 1970.
     """
     ended = time.time()
-    if (took := beside_of(StoredSearch(prepared.home.folder).record.trials, told, ended)) is not None:
-        add_beside(prepared.per_trial.bench(prepared.bench).kind, took)
+    with suppress(UserError, OSError):  # it has ended well, whatever comes of this
+        if (took := beside_of(StoredSearch(prepared.home.folder).record.trials, told, ended)) is not None:
+            add_beside(prepared.per_trial.bench(prepared.bench).kind, took)

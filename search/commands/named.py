@@ -37,11 +37,12 @@ def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Inp
     if file is not None and not is_file_or_search(file):
         if options.data is not None:
             raise UserError(
-                f"{file}: is neither YAML nor a search folder, and --data {options.data} was given too"
+                f"{file}: is neither YAML nor a search folder, and --data {options.data} was given too; "
+                "leave one of them out"
             )
         file, values = None, values | {"data.path": file}
     if file is None and "data.path" not in values:
-        raise UserError("give a recipe, a study or --data PATH")
+        raise UserError("give a folder of images, a study, a recipe or a search's folder")
     path = local_folder(file) if file is not None else None
     if path is not None and path.is_dir():
         if values or options.settings:
@@ -74,8 +75,11 @@ def named_study(options: SearchOptions) -> Study:
         case Study() as study:
             return study
         case Path() as folder:
-            again = f"`{program_name()} resume {quote(str(options.file))}`, or extend"
-            raise UserError(f"{folder}: is a search already: {again}, goes on with it")
+            name, tunebook = quote(str(options.file)), program_name()
+            raise UserError(
+                f"{folder}: is a search already; `{tunebook} resume {name}` goes on with it, and "
+                f"`{tunebook} extend {name} --trials N` adds trials"
+            )
         case Recipe():
             raise UserError(f"{options.file}: is a recipe, not a study: train it with `tunebook train`")
 

@@ -211,7 +211,10 @@ class SearchOptions(StudyOptions):
         Sets("budget.target"),
     ] = None
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what the search would take, and train nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Time some recipes, say what the search would take, and start no trial."
+        ),
     ] = False
     as_json: Json = False
 
@@ -276,7 +279,9 @@ class ShrinkOptions:
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="The new folder for the pruned network.")
     ] = None
-    trial: Annotated[int | None, typer.Option(help="A trial's id, of a search; default: the best.")] = None
+    trial: Annotated[
+        int | None, typer.Option(help="A trial's number, of a search; default: the best one.")
+    ] = None
     test: Annotated[bool, typer.Option("--test", help="Score the test images, too, and judge by these.")] = (
         False
     )
@@ -425,7 +430,7 @@ class ExportOptions:
     source: SearchOrRecipe
     # required on the command line; from Python the recipe may be returned alone
     out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")]
-    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None
+    trial: Annotated[int | None, typer.Option(help="A trial's number; default: the best one.")] = None
     simplify: Annotated[
         bool, typer.Option("--simplify", help="Leave out what gains nothing: each technique off in turn.")
     ] = False
@@ -487,7 +492,7 @@ class BundleOptions:
         ),
     ]
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.")]
-    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None
+    trial: Annotated[int | None, typer.Option(help="A trial's number; default: the best one.")] = None
     force: Force = False
     as_json: Json = False
 
@@ -511,7 +516,7 @@ class RefineOptions:
             "-o",
             "--out",
             metavar="FILE",
-            help="A new file for the next study; exit code 1, and no file, if nothing is to change.",
+            help="A new file for the next study; no file is written if nothing is to change.",
         ),
     ] = None
     force: Force = False

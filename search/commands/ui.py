@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from shlex import quote
 from typing import BinaryIO
 
 from search.followers.attachments import VIEW
@@ -24,7 +25,7 @@ from search.running.reaper import VARIABLE
 from trainable.errors import UserError
 from trainable.files.regular import open_to_write, why
 from trainable.processes import undisturbed
-from trainable.terminal import tell
+from trainable.terminal import program_name, tell
 
 # jobs on traces and prompts would be eight more processes; looking at runs needs none of them
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -46,7 +47,10 @@ def serve(folder: Path, port: int) -> int:
         return 0
     file = database_file(uri)
     if file is not None and not file.exists():
-        raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
+        raise UserError(
+            f"{file}: no such file; the search has sent nothing to MLflow yet: `{program_name()} sync "
+            f"{quote(str(folder))}` sends it"
+        )
     if file is not None:
         refuse_foreign(file)
         refuse_half_made(file, str(folder))

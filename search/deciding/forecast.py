@@ -107,9 +107,11 @@ def forecast(study: Study, pruning: Pruning, final: Final, tried: TriedRuns, pla
     gpu_hours = held * places.gpus / HOUR if places.gpus else None
     rate = budget.price_per_gpu_hour
     hours = budget.hours or 1.0
-    in_time = [each.until(hours * HOUR / longer) for each in plays]
+    trains = max(0.0, hours * HOUR - places.beside.start_seconds)
+    in_time = [each.until(trains / longer) for each in plays]
     epochs = longer * fmean(each.epochs for each in plays)
-    kept = longer * fmean(each.finished for each in plays) * KEEP_LAST * tried.costs[0].checkpoint_bytes
+    checkpoints = longer * fmean(each.finished for each in plays) * KEEP_LAST
+    kept = checkpoints * fmean(each.checkpoint_bytes for each in tried.costs)
     return Forecast(
         seconds=middle,
         low_seconds=low / BESIDE,
@@ -140,9 +142,8 @@ class _Play:
     finished: int = 0  # trials and finalists' runs that keep their checkpoints
 
     def __post_init__(self) -> None:
-        self.stretches: list[
-            tuple[float, float, int]
-        ] = []  # of training: when it began and ended, its epochs
+        # of each stretch of training when it began and ended, and its epochs
+        self.stretches: list[tuple[float, float, int]] = []
         self.begun: list[float] = []  # when trials began
 
     @property
@@ -180,13 +181,10 @@ class _Game:
         worth = rng.permutation(trials).astype(float)
         known = len(self.costs)
         drawn = [*range(min(known, trials)), *rng.integers(known, size=max(0, trials - known))]
-        queue, paused, running = (
-            list(range(trials - 1, -1, -1)),
-            dict[int, int](),
-            list[tuple[float, int, int]](),
-        )
+        queue, paused = list(range(trials - 1, -1, -1)), dict[int, int]()
+        running: list[tuple[float, int, int]] = []
 
-        def next_trial(now: float) -> tuple[int, int] | None:
+        def next_trial() -> tuple[int, int] | None:
             is_last = not queue and not running
             if (promoted := scheduler.promoted(paused, least=int(is_last)) if paused else None) is not None:
                 return promoted, paused.pop(promoted)
@@ -201,7 +199,7 @@ class _Game:
             heapq.heappush(running, (ended, trial, end))
 
         while True:
-            while len(running) < self.places.at_once and (found := next_trial(play.seconds)) is not None:
+            while len(running) < self.places.at_once and (found := next_trial()) is not None:
                 begin(*found, play.seconds)
             if not running:
                 break
@@ -244,10 +242,10 @@ class _Game:
 
 
 def _limit_seconds(study: Study, places: Places) -> float:
-    """Return after how many seconds the study's budget ends a search that has not come to its end."""
+    """Return for how many seconds the study's budget lets trials train; its hours begin with the start."""
     budget, limits = study.budget, [math.inf]
     if budget.hours is not None:
-        limits.append(budget.hours * HOUR)
+        limits.append(max(0.0, budget.hours * HOUR - places.beside.start_seconds))
     if places.gpus and (most := budget.most_gpu_hours) is not None:
         limits.append(most * HOUR / (places.gpus * places.at_once))
     return min(limits)

@@ -82,10 +82,7 @@ def expected_gain(scores: Sequence[float], more: int) -> float | None:
     if count < 2 * more:
         return None
     ranked = sorted(scores, reverse=True)
-    share, before = (
-        (count - more) / count,
-        0.0,
-    )  # the share of orders whose best before is the one of this rank
+    share, before = (count - more) / count, 0.0  # of all orders, those whose best before is of this rank
     for rank, score in enumerate(ranked[: more + 1]):
         before += share * score
         share *= (more - rank) / (count - 1 - rank)

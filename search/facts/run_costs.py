@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import subprocess
 import sys
 import time
@@ -18,7 +20,7 @@ from search.facts.hardware import PerTrial
 from trainable.bench import Bench
 from trainable.collector import paused
 from trainable.data import DataInfo, DataSet
-from trainable.errors import RunError, UserError
+from trainable.errors import UserError
 from trainable.files.paths import cache_root
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
@@ -29,12 +31,13 @@ from trainable.stages import counting, stage
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
 
-# no further recipe is tried after so long, or after so much of a processor.s time: more in a search of hours
+logger = logging.getLogger(__name__)
+# No further recipe is tried after so many seconds, or after so many of a processor's time: of a long search
+# after that share of it
 MOST_SECONDS, MOST_WORK, WORK_SHARE = 20.0, 3.0, 0.01
 MOST_COUNTING = 3.0  # seconds in which the operations of networks are counted that are not tried
 FRESH_SECONDS = 3600.0  # what was measured holds for so long: the machine's other work changes
 SPIN_SECONDS = 0.2
-MOST_NEIGHBOURS = 31
 # what other processors do while a recipe is tried, as the trials beside it would: they share caches, memory
 # and clocks. It ends with the process that has started it
 BUSY = """
@@ -65,8 +68,8 @@ def try_runs(
     """Return what runs of the recipes cost where so many trials train at once.
 
     As many are tried as can be in seconds, the first one always, then those that are least like what was
-    tried and like most of the others. One that cannot be made is left out: its trial will say why. Raises
-    UserError where none can be made, and where the trials' device is not on this machine.
+    tried and like most of the others. One that fails is left out, whatever the reason: its trial will say
+    it. Raises UserError where all fail, and where the trials' device is not on this machine.
     """
     import torch
 
@@ -81,7 +84,7 @@ def try_runs(
     on, tried, broken = trial.bench(bench), dict[int, RunCost](), set[int]()
     kinds = [kind_of(each) for each in recipes]
     began, worked, most = time.perf_counter(), time.process_time(), MOST_WORK
-    beside = 0 if trial.gpus else min(MOST_NEIGHBOURS, at_once - 1)
+    beside = 0 if trial.gpus else _busy_beside(trial, at_once)
     with (
         stage("trying recipes for the forecast"),
         threads(on.threads),
@@ -96,17 +99,15 @@ def try_runs(
             share = _share_of_rank(recipes[at], trial.workers)
             try:
                 cost = measure_run_cost(partial(make_run, share, data=data, model=build, bench=on))
-            except (UserError, RunError):
-                broken.add(at)
             except Exception as error:
-                if not ran_out(error):
-                    raise
-                give_back(on.device)
+                logger.info("recipe %d of the forecast fails", at, exc_info=True)
+                if ran_out(error):
+                    give_back(on.device)
                 broken.add(at)
             else:
                 tried[at] = cost
                 whole = len(recipes) * cost.seconds(0, len(cost.training_seconds)) / at_once
-                most = max(most, WORK_SHARE * whole)
+                most = max(most, WORK_SHARE * whole * max(1, round(trial.cpus)))
             count.done += 1
     if not tried:
         raise UserError("no recipe of the search can be tried here")
@@ -198,6 +199,13 @@ class _Operations:
         return self._counts[name]
 
 
+def _busy_beside(trial: PerTrial, at_once: int) -> int:
+    """Return how many processors of this machine other ranks keep busy while one trains."""
+    threads = max(1, round(trial.cpus))
+    free = len(os.sched_getaffinity(0)) - threads
+    return max(0, min(free, (at_once * trial.workers - 1) * threads))
+
+
 def _slowed() -> float:
     """Return how many times as long as its own work this process takes."""
     began, worked = time.perf_counter(), time.thread_time()
@@ -250,11 +258,11 @@ def write_tried(file: Path, tried: TriedRuns) -> None:
 @contextmanager
 def _neighbours(count: int) -> Iterator[None]:
     """Keep so many processors busy during the block, as trials beside one do."""
-    import os
-
-    command = [sys.executable, "-c", BUSY, str(os.getpid())]
-    started = [subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(count)]
+    command = [sys.executable, "-P", "-c", BUSY, str(os.getpid())]  # -P: no file of this folder is imported
+    started = list[subprocess.Popen[bytes]]()
     try:
+        for _ in range(count):
+            started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         yield
     finally:
         for each in started:

@@ -65,11 +65,11 @@ def _best(summary: Summary) -> str:
 
 
 def _spent(summary: Summary) -> str:
-    again = f", {summary.epochs_again} of them to train trials again" if summary.epochs_again else ""
-    spent = f"**Spent**: {summary.epochs_trained} epochs{again}, {duration(summary.wall_seconds)}"
-    if not summary.saved:
-        return spent
-    return f"{spent}; stopping weak trials early saved {summary.saved:.0%} of {summary.epochs_if_unpruned}"
+    saved = f", {summary.saved:.0%} of {summary.epochs_if_unpruned} saved by stopping early"
+    again = f", {summary.epochs_again} more to train trials again" if summary.epochs_again else ""
+    own_epochs = summary.epochs_trained - summary.epochs_again
+    spent = f"{own_epochs} epochs{saved if summary.saved else ''}{again}"
+    return f"**Spent**: {spent}; {duration(summary.wall_seconds)}"
 
 
 def _machines(summary: Summary) -> str:

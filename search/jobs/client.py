@@ -146,11 +146,10 @@ class Jobs:
                 ended = self.one(name).status in ENDED  # asked first: then the log below is whole
                 text = self.log(name)
                 silent_since = None
-            except Refused:
-                raise
-            except UserError:
+            except UserError as error:
                 silent_since = silent_since or time.monotonic()
-                if not printed or time.monotonic() - silent_since > PATIENCE_SECONDS:
+                passes = not isinstance(error, Refused) or error.status >= http.client.INTERNAL_SERVER_ERROR
+                if not (printed and passes) or time.monotonic() - silent_since > PATIENCE_SECONDS:
                     raise
                 ended, text = False, ""
             if len(text) > printed:
@@ -194,7 +193,7 @@ class Jobs:
             if error.status != http.client.NOT_FOUND:
                 raise
             names = ", ".join(job.submission_id for job in self.all()) or "none"
-            raise UserError(f"{name}: the cluster has no such job; known: {names}") from None
+            raise Refused(f"{name}: the cluster has no such job; known: {names}", error.status) from None
 
     def _json(self, method: str, path: str, tree: object = None) -> Any:
         answer = self._request(method, path, None if tree is None else json.dumps(tree).encode())
@@ -209,7 +208,7 @@ class Jobs:
         request = urllib.request.Request(f"{self.address}{path}", content, method=method)
         request.add_header("Content-Type", "application/json" if path == "/api/jobs/" else "application/zip")
         if (token := token_to_send()) is not None:
-            request.add_header("Authorization", f"Bearer {token}")
+            request.add_unredirected_header("Authorization", f"Bearer {token}")  # no other host gets it
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
                 found: bytes = answer.read()

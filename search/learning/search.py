@@ -2,9 +2,9 @@
 
 In a notebook:
 
-    from search.results import Search
+    import tunebook
 
-    Search("searches/digits-1").trials_frame()
+    tunebook.show("searches/digits-1").trials_frame()
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class CodeRecord:
     def again(self) -> str:
         """How the search goes on."""
         if self.script is None:
-            return "call search(...) again in its notebook"
+            return "call tunebook.search(...) again in its notebook"
         return f"run its script again: python {quote(self.script)}"
 
     def lacking(self, code: Code) -> list[str]:
@@ -100,10 +100,10 @@ def _in_python(name: object) -> str:
 def extend_call(address: str, trials: int, study: Study, code: CodeRecord | None) -> str:
     """Return the call in Python that extends a search; empty if it has no functions of a person's own."""
     own = functions_of(study, code)
-    return f"extend({address!r}, {trials}, {own})" if own else ""
+    return f"tunebook.extend({address!r}, {trials}, {own})" if own else ""
 
 
 def train_call(file: Path, study: Study, code: CodeRecord | None) -> str:
     """Return the call in Python that trains a recipe of a search; empty if no function is a person's own."""
     own = functions_of(study, code)
-    return f"train(read_recipe({str(file)!r}), {own})" if own else ""
+    return f"tunebook.train({str(file)!r}, {own})" if own else ""

@@ -148,7 +148,7 @@ class StoredSearch:
         return f"go on with:\n  {program_name()} resume {quote(self.home.address)}"
 
     def trials_frame(self) -> pandas.DataFrame:
-        """Return one row per trial: its course, what it trains, its last epoch's metrics, its
+        """Return one row per trial: its state, attempts and epochs, what it trains, its last metrics, its
         values by dotted path."""
         import pandas
 

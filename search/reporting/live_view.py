@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from search.deciding.finalists import Final
+from search.deciding.finalists import Final, expected_epochs
 from search.deciding.pruning import Pruning
 from search.record.chain import START
 from search.record.clock import duration
@@ -32,6 +32,7 @@ from trainable.tune.place import in_words
 REFRESH_SECONDS = 0.5
 PAUSE_SECONDS = 10.0  # the view is updated some times a second; after so long without, the driver was halted
 AGAIN_SECONDS = 60.0  # without a live table: so long after the last line one says how far trials are
+PLANNED_TRIALS = 3  # for so many trials the plan counts, where it is asked how long trials train
 MOST_SHARE = 0.05  # drawing takes at most this share of the driver's time: it looks at every trial
 # the lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt
 LINES_BESIDE_ROWS = 8
@@ -57,6 +58,7 @@ class LiveView:
         self._console = console()
         self._live: Live | None = None
         self._final_epochs = final.epochs(study)
+        self._planned_epochs = expected_epochs(study, pruning) / study.budget.trials  # of a trial
         self.has_trained = False  # whether an epoch of a trial, or its end, has come since the view was made
         self._read()
         self.has_trained = False
@@ -188,11 +190,15 @@ class LiveView:
 
     def _time_left(self, summary: Summary) -> str:
         """Return in words how long the remaining epochs take at the pace so far, under all drivers; empty if
-        unknown. Time in which no driver ran, or this one was halted, does not count."""
+        unknown. Time in which no driver ran, or this one was halted, does not count.
+
+        The first trials meet few rivals and are trained longer than others: the plan counts as some trials.
+        """
         ended = [trial for trial in summary.trials if trial.ended and trial.end != "infeasible"]
         if not ended or not self.has_trained or not summary.epochs_trained:
             return ""
-        epochs_each = sum(trial.epochs for trial in ended) / len(ended)
+        planned = PLANNED_TRIALS * self._planned_epochs
+        epochs_each = (planned + sum(trial.epochs for trial in ended)) / (PLANNED_TRIALS + len(ended))
         to_come = epochs_each * (self._study.budget.trials - len(ended))
         to_come -= sum(trial.epochs for trial in summary.trials if not trial.ended)
         to_come += self._final_epochs - sum(trial.epochs for trial in summary.repeats)

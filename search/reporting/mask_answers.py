@@ -19,7 +19,6 @@ from trainable.data.source import Pixels
 from trainable.errors import UserError
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.answers import MaskAnswers
-from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
 from trainable.tasks.segmentation.data.parts import (
     MaskedPart,
     MaskedSource,
@@ -63,7 +62,7 @@ def mask_answers(trial: int, run: Run, images: DataSet, scored: Integers | None 
     kept = KeptMasks()
     scores = run.score("validation", confusion=True, answers=True, take=kept.take, positions=scored)
     sure = resampled_scores(scores, run.extra_metrics, run.recipe.loop.seed)
-    if not isinstance(scores.by_image, AnswersOfImages) or scores.confusion is None or sure is None:
+    if not isinstance(scores.by_image, MaskAnswers) or scores.confusion is None or sure is None:
         raise UserError("the weights of the best trial answer nothing finite")
     return ReportedMasks(
         trial=trial,

@@ -36,6 +36,7 @@ TableRow = Sequence[str | Text]
 WIDEST = 10_000  # the columns of a screen on which any table fits
 # columns beside those of values; the first stands for all fields that name a network
 NETWORK, WHERE = "network", "where"
+VAGUE = {"alpha", "decay", "power", "weight"}  # names of fields that say nothing without their section
 NAMES_OF_NETWORKS = ("model.kind", MODEL_NAME, ENCODER)
 STATE_COLOURS = {
     "finished": "green",
@@ -178,11 +179,14 @@ def _cell(trial: Trial, path: str) -> str:
 def _headings(paths: Sequence[str]) -> list[str]:
     """Return a narrow heading for each dotted path, broken into lines at underscores.
 
-    It is the path's last name; for a `kind` it is the section's. Where two would be the same, it is the whole
-    path.
+    It is the path's last name; for a `kind` it is the section's. Where two would be the same, or it says
+    nothing alone, its section stands before it.
     """
     short = [path.removesuffix(".kind").rpartition(".")[2] for path in paths]
-    whole = [path if short.count(name) > 1 else name for path, name in zip(paths, short, strict=True)]
+    whole = [
+        path if short.count(name) > 1 else ".".join(path.split(".")[-2:]) if name in VAGUE else name
+        for path, name in zip(paths, short, strict=True)
+    ]
     return [name.replace("_", "_\n").replace(".", ".\n") for name in whole]
 
 

@@ -102,15 +102,23 @@ def headline(summary: Summary) -> str:
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
     best, own = summary.best, summary.documented
     if best is not None:
-        line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})"
+        line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id}{_highest(summary, best)})"
         if own is not None and own.id != best.id and metric in own.metrics:
             line += f", the documented recipe {own.metrics[metric]:.4f}"
         parts.insert(0, line)
-    again = f", {summary.epochs_again} of them to train trials again" if summary.epochs_again else ""
-    parts.append(f"{counted(summary.epochs_trained, 'epoch')} trained{again}")
-    if summary.saved:
-        parts.append(f"{summary.saved:.0%} of {summary.epochs_if_unpruned} epochs saved by stopping early")
-    return ", ".join(parts)
+    own_epochs = counted(summary.epochs_trained - summary.epochs_again, "epoch")
+    saved = f", {summary.saved:.0%} of {summary.epochs_if_unpruned} saved by stopping early"
+    parts.append(f"{own_epochs} trained{saved if summary.saved else ''}")
+    again = f"; {summary.epochs_again} more to train trials again" if summary.epochs_again else ""
+    return ", ".join(parts) + again
+
+
+def _highest(summary: Summary, best: Trial) -> str:
+    """Return which trial had the highest score in the search, where fresh seeds chose another one."""
+    metric, first = summary.objective, summary.best_first[0]
+    if first.id == best.id:
+        return ""
+    return f" by fresh seeds; the best single score is {first.metrics[metric]:.4f}, of trial {first.id}"
 
 
 def ranked(summary: Summary) -> list[Trial]:
@@ -169,7 +177,8 @@ def _print_search(search: Search) -> None:
     summary, out = search.summary, console()
     out.print(trials_table(summary, ranked(summary), out.width))
     if summary.cautions:
-        say(f"before you trust the answer (`{program_name()} report` has all figures):")
+        report = f"`{program_name()} report {quote(search.home.address)}`"
+        say(f"before you trust the answer ({report} has all figures):")
     for caution in summary.cautions:
         say(f"- {caution.brief}")
         if caution.do:
@@ -278,6 +287,6 @@ def _next_study(study: Study, folder: Path, out: Path | None) -> str:
         return "\nnothing is written; -o FILE writes the next study"
     written = f"\nnext study, {study.name}: {out}\n"
     if own := functions_of(study, read_code(folder)):
-        return f"{written}  in Python: search({str(out)!r}, {own})"
+        return f"{written}  in Python: tunebook.search({str(out)!r}, {own})"
     file = quote(str(out))
     return f"{written}  {program_name()} explain {file}\n  {program_name()} search {file}"

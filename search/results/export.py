@@ -49,7 +49,7 @@ class Exported:
     facts: Facts
     varied: frozenset[str] = frozenset()  # the fields that the search drew, by dotted path
     title: str = ""  # what the file is, as a sentence
-    matters: str = ""  # which of its values matter most, in words
+    matters: str = ""  # a sentence on those of its values that matter most
     cautions: tuple[Caution, ...] = ()  # what to know of its search before it is trusted
     ended: str = ""  # why its search ended, where that was before its trials were
     train: Callable[[Path], str] = train_command  # what to type to train a file of it
@@ -78,13 +78,13 @@ class Exported:
         if self.ended:
             yield f"The search ended early: {self.ended}."
         if self.warnings:
-            yield "Before you trust this recipe (`tunebook show` says more):"
+            yield "Before you trust this recipe (`tunebook show DIR` says more):"
         yield from (f"- {each}" for each in self.warnings)
         info = self.info
         sizes = f"{counted(info.train_images, 'image')} to train, {info.validation_images:,} to validate"
         yield f"Data: {self.recipe.data.path}; {sizes}, {counted(len(info.classes), 'class', 'classes')}."
         if self.matters:
-            yield f"Matters most: {self.matters}."
+            yield f"{self.matters}."
         yield f"To train it again: {self.train(file)}"
         order = "What was searched stands first in each section. " if self.varied else ""
         yield f"{order}A number such as [3] is a source, at the end of this file."
@@ -98,9 +98,8 @@ def exported(search: Search, trial: int | None = None) -> Exported:
     recipe = recipe_of(search, chosen)
     words = _in_words(chosen, search.study, recipe)
     what = "The best recipe" if chosen == search.best else "A recipe"
-    how_far = (
-        "" if chosen.state == "finished" else f", {chosen.state} after {counted(chosen.epochs, 'epoch')}"
-    )
+    trained = f", {chosen.state_in_words} after {counted(chosen.epochs, 'epoch')}"
+    how_far = "" if chosen.state == "finished" else trained
     number = f"trial {chosen.id} of {len(search.trials)}{how_far}"
 
     def train(file: Path) -> str:

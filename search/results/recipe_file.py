@@ -90,27 +90,25 @@ def _foot(marks: Mapping[str, int]) -> Iterator[str]:
 
 
 def values_that_matter(search: Search, trial: Trial) -> str:
-    """Return in words which of a trial's values matter most, `NAMED` at most: by what decides in its search,
-    or of too few trials to know, those that are farthest from the documented recipe."""
+    """Return a sentence on a trial's values, `NAMED` at most: on those that decide most in its search, or of
+    too few trials to know, on those that are farthest from the documented recipe."""
     if trial.own:
-        return "it is the documented recipe"
+        return "It is the documented recipe"
     space, values = search.space, trial.values
     if (at := positions(space, trial)) is None:
-        return f"it was asked for by {trial.first}" if trial.first is not None else "it leaves the space"
+        return f"It was asked for by {trial.first}" if trial.first is not None else "It leaves the space"
     by_name = {each.name: each.path for each in space.dimensions if each.name in at}
     shown_values, own = by_own_name(values), by_own_name(space.own)
     if decisive := [by_name[name] for name in _decisive(search) if name in by_name]:
         named = [f"{path} {brief(shown_values[path])}" for path in decisive if path in shown_values]
-        return f"{', '.join(named[:NAMED])} (what decides most in this search)"
+        return f"What decides most in this search: {', '.join(named[:NAMED])}"
     differing = [path for path in _far_from_documented(space, trial) if path in shown_values]
     # a value that differs in its last digits alone reads as the documented one
     far = [each for each in differing if each not in own or brief(own[each]) != brief(shown_values[each])]
     named = [f"{path} {brief(shown_values[path])}{_instead_of(path, own)}" for path in far[:NAMED]]
-    return (
-        f"{', '.join(named)} (farthest from the documented recipe)"
-        if far
-        else "its values are the documented ones"
-    )
+    if not far:
+        return "Its values are the documented ones"
+    return f"Farthest from the documented recipe: {', '.join(named)}"
 
 
 def _decisive(search: Search) -> Sequence[str]:

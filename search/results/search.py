@@ -42,7 +42,7 @@ class Search(JudgedSearch):
     """
 
     def trials_frame(self) -> pandas.DataFrame:
-        """Return one row per trial: its course, its last epoch's metrics, its values by dotted path."""
+        """Return one row per trial: its state and epochs, its last metrics, its values by dotted path."""
         with needing_run("trials_frame()"):
             return super().trials_frame()
 

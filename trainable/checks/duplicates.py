@@ -103,7 +103,8 @@ def _exact_leaks(groups: Sequence[list[NamedImage]], seen: Counter[Split], exten
             leak_level(share, seen[second]),
             f"{count:,} {second} images ({share:.1%}) are also in {first}: {listed(pairs, 3)} ({extent})",
             f"the {second} score rewards memory: it is too good by up to {100 * share:.1f} points",
-            "check --write-exclusions FILE lists them, and data.exclude: FILE leaves them out; put all "
+            "`tunebook check DATA --write-exclusions FILE` lists them, and data.exclude: FILE leaves them "
+            "out; put all "
             "images of one origin into one part",
         )
 

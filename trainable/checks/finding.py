@@ -126,7 +126,7 @@ def failed(name: CheckName, error: Exception) -> Iterator[Finding]:
     """Yield the findings about a check that ended in an error."""
     match error:
         case BrokenImages():  # many checks open images, and each meets others of the broken ones
-            repair = f"{REPAIR}; check --full names all"
+            repair = f"{REPAIR}; `tunebook check DATA --full` names all"
             yield Finding("decoding", "error", str(error), "training stops at the first of them", repair)
             yield unchecked(name, "an image cannot be decoded", "see decoding")
         case UserError():

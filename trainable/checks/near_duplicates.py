@@ -100,9 +100,9 @@ def _finding(
         f"{len(pairs):,} {second} images ({share:.1%}) are nearly the same as one of {first}: "
         f"{listed(named, 3)} ({extent})",
         f"if they show the same thing, the {second} score is too good by up to {100 * share:.1f} points",
-        "look at these pairs: check --write-exclusions FILE lists them, and data.exclude leaves them out; "
-        "keep what was taken together in one part, by data.group or a column group of a manifest"
-        + _naming_files(data),
+        "look at these pairs: `tunebook check DATA --write-exclusions FILE` lists them, and data.exclude: "
+        "FILE leaves them out; keep what was taken together in one part, by data.group or a manifest's "
+        "column group" + _naming_files(data),
     )
 
 

@@ -123,10 +123,13 @@ def _more_regularisation(recipe: Recipe, task: TaskCurves) -> Iterator[Remedy]:
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) < decay.highest:
             to = rounded(min(decay.highest, 3.0 * now)) if now else decay.usual
-            yield Remedy(f"optimizer.{name}", now, to, "more decay", f"003:84, 003:26-40; {decay.source}")
+            why = "smaller weights follow single images less"
+            yield Remedy(f"optimizer.{name}", now, to, why, f"003:84, 003:26-40; {decay.source}")
     yield from task.harder_images(recipe)
     if (recipe.model.dropout or 0.0) < 0.2:
-        yield change(recipe, "model.dropout", 0.2, "before the head", "001:251; JMLR 15:1929")
+        yield change(
+            recipe, "model.dropout", 0.2, "the network cannot rely on one feature", "001:251; JMLR 15:1929"
+        )
 
 
 def _longer(recipe: Recipe) -> Iterator[Remedy]:
@@ -145,7 +148,8 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) > decay.lowest:
             to = rounded(max(decay.lowest, now / 3.0))
-            yield Remedy(f"optimizer.{name}", now, to, "less decay", f"003:84, 003:26-40; {decay.source}")
+            why = "weights that are held smaller learn less"
+            yield Remedy(f"optimizer.{name}", now, to, why, f"003:84, 003:26-40; {decay.source}")
     for name in ("dropout", "stochastic_depth"):
         if recipe.get(f"model.{name}"):
             yield change(recipe, f"model.{name}", 0.0, "the whole network learns in every step", "001:251")
@@ -161,7 +165,9 @@ def _less_augmentation(recipe: Recipe) -> Iterator[Remedy]:
     for name in ("mixing", "masking", "policy"):
         if recipe.get(f"augmentation.{name}.kind") != "none":
             path = f"augmentation.{name}.kind"
-            yield change(recipe, path, "none", "easier images", "003:84, 003:70")
+            yield change(
+                recipe, path, "none", "images that are changed less are learnt sooner", "003:84, 003:70"
+            )
     match recipe.augmentation.crop:
         case augmentations.ResizedCrop() as crop:
             path, largest = "augmentation.crop", min(0.35, crop.scale_max)

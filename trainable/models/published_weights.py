@@ -177,7 +177,8 @@ def _refuse_unless(may_fetch: bool, spec: specs.Model, where: Path | str) -> Non
     if not may_fetch:
         raise ModelError(
             f"model.weights: the published weights of {title_of(spec)} are not on this machine ({where}): "
-            "pass --download to fetch them (`tunebook check` has it, and what trains), or name a local file"
+            "add --download to fetch them (to `tunebook check`, `search` or `train`), or name a file by "
+            "--weights PATH"
         )
 
 

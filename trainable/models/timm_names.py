@@ -62,9 +62,7 @@ def weights_in(name: str) -> Path | None:
     for each in WEIGHTS:
         if (folder / each).is_file():
             return folder / each
-    fetch = (
-        "; pass --download to fetch one (`tunebook check` has it)" if folder.parent.name == SNAPSHOTS else ""
-    )
+    fetch = "; add --download to `tunebook check` to fetch one" if folder.parent.name == SNAPSHOTS else ""
     raise ModelError(f"model.weights: expected one of {', '.join(WEIGHTS)} in {folder}, found none{fetch}")
 
 
@@ -114,8 +112,8 @@ def _snapshot(name: str, *, may_fetch: bool) -> Path:
             return Path(found).parent
         if not may_fetch:
             raise ModelError(
-                f"model.name: {name} is not on this machine: pass --download to fetch it (`tunebook check` "
-                f"has it, and what trains), or name a folder with {LOCAL_FOLDER}PATH"
+                f"model.name: {name} is not on this machine: add --download to fetch it (to `tunebook "
+                f"check`, `search` or `train`), or name a folder by {LOCAL_FOLDER}PATH"
             )
         configuration = hf_hub_download(repository, CONFIGURATION, revision=revision or None)
         _fetch_weights(repository, revision or None)

@@ -12,7 +12,7 @@ from trainable.recipe.metrics import NO_SPREAD
 CAUSES = (
     "; found in these images: "  # between how far test is from validation, and what was found of the parts
 )
-MORE = "`tunebook check` says more, and what to do"  # behind the causes
+MORE = "`tunebook check DATA` says more, and what to do"  # behind the causes
 AGREE = "the seeds agree, which tells nothing of other images"
 
 

@@ -161,7 +161,10 @@ def test_the_table_has_what_it_means_and_what_to_do_where_something_is_wrong() -
     assert alone == lines[2], "as wide alone"
     assert lines[3].strip() == "means: it cannot learn"
     assert lines[4].strip() == "do: look at forward"
-    assert closing(findings, 12.3) == "1 error, 0 warnings, in 12 s; more: docs/checks.md#one-batch"
+    assert (
+        closing(findings, 12.3)
+        == "1 error, 0 warnings, in 12 s; more: docs/checks.md#one-batch (in tunebook's repository)"
+    )
 
 
 @pytest.mark.slow("runs all checks")

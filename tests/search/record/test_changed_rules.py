@@ -296,7 +296,7 @@ def refused(folder: Path, tunebook: Tunebook, command: tuple[str, ...]) -> str:
     before = contents(folder)
     code, out, err = tunebook(*(str(folder) if word == "DIR" else word for word in command))
     assert (code, out) == (1, "")
-    assert err.splitlines()[1:] == ["more: docs/errors.md#a-journal"]
+    assert err.splitlines()[1:] == ["more: docs/errors.md#a-journal (in tunebook's repository)"]
     assert contents(folder) == before
     assert not Path("out.yaml").exists()
     assert not Path("next.yaml").exists()
