@@ -200,7 +200,7 @@ def test_an_export_has_the_formats_and_the_hardware_of_the_command(found: Search
     tunebook.export(found.folder, tmp_path / "bare.yaml", bare=True)
     assert "#" not in (tmp_path / "bare.yaml").read_text()
     for asked in ({"format": "script"}, {"gpus": 2}, {"bare": True}):
-        with pytest.raises(UserError, match="say how a file is written; give out"):
+        with pytest.raises(UserError, match="say how a file is written: name it"):
             tunebook.export(found.folder, **asked)
     with pytest.raises(UserError, match="format='kers': expected tunebook, timm, torchvision"):
         tunebook.export(found.folder, tmp_path / "out", format="kers")  # type: ignore[arg-type]

@@ -70,8 +70,8 @@ def rename_search(folder: Path, name: str, say: Say = silent) -> Path:
     home, study = home_to_write(folder), read_search(folder)
     if home.store is not None:
         raise UserError(
-            f"{home.address}: is in an object store, where nothing can be renamed; `--name` names the next "
-            "search there"
+            f"{home.address}: is in an object store, where nothing can be renamed; `tunebook search "
+            "--name NEW` names the next search there"
         )
     renamed, target = study.with_values({"name": name}), folder.with_name(name)
     if target.exists():

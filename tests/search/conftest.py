@@ -28,8 +28,9 @@ def tunebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(SAFE_PATH, "1")  # the command sets it, for a process of its own
     monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 1e6)  # a busy machine prints no line more
-    for name in ("MOST_WORK", "WORK_SHARE", "MOST_NEIGHBOURS"):  # try one recipe, for a moment
+    for name in ("MOST_WORK", "WORK_SHARE"):  # try one recipe, for a moment
         monkeypatch.setattr(f"search.facts.run_costs.{name}", 0)
+    monkeypatch.setattr("search.facts.run_costs._busy_beside", lambda trial, at_once: 0)
     for name in ("search.facts.run_costs.SPIN_SECONDS", "trainable.probes.run_cost.LEAST_SECONDS"):
         monkeypatch.setattr(name, 0.001)
 

@@ -79,7 +79,7 @@ def test_an_hour_gets_what_can_be_trained_in_it() -> None:
 
 
 def test_hours_and_gpu_hours_end_a_search_early() -> None:
-    assert asked(cost(1200.0), budget__hours=2).seconds == pytest.approx(7200 + BESIDE)
+    assert asked(cost(1200.0), budget__hours=2).seconds == pytest.approx(7200 + Places(2).beside.end_seconds)
     gpus = Places(2, gpus=1.0)
     found = asked(cost(1200.0), places=gpus, budget__gpu_hours=4)
     assert found.seconds == pytest.approx(7200 + BESIDE)

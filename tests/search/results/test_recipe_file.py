@@ -120,7 +120,7 @@ def test_what_limits_the_answer_stands_below_the_score(search: Search, tmp_path:
     replace(exported(search), cautions=(caution,)).write(file := tmp_path / "best.yaml")
     head = head_of(file)
     assert head[3:5] == [
-        "Before you trust this recipe (`tunebook show` says more):",
+        "Before you trust this recipe (`tunebook show DIR` says more):",
         "- Test images are of another kind.",
     ]
     assert head[2].startswith("Score: ")
@@ -151,8 +151,7 @@ def test_of_many_trials_the_values_are_named_that_decide_most(tmp_path: Path) ->
     best = search.best
     assert best is not None
     words = values_that_matter(search, best)
-    assert words.startswith(f"{RATE} {best.values[RATE]:.3g}")
-    assert words.endswith("(what decides most in this search)")
+    assert words.startswith(f"What decides most in this search: {RATE} {best.values[RATE]:.3g}")
 
 
 def test_a_value_that_reads_as_the_documented_one_is_not_named_as_another(search: Search) -> None:
@@ -166,7 +165,7 @@ def test_a_value_that_reads_as_the_documented_one_is_not_named_as_another(search
 
 
 def test_the_documented_recipe_is_called_so(search: Search) -> None:
-    assert values_that_matter(search, search.trials[0]) == "it is the documented recipe"
+    assert values_that_matter(search, search.trials[0]) == "It is the documented recipe"
 
 
 def test_a_trial_that_did_not_finish_is_no_best_recipe_and_says_how_far_it_came(
@@ -176,5 +175,6 @@ def test_a_trial_that_did_not_finish_is_no_best_recipe_and_says_how_far_it_came(
     exported(search, stopped.id).write(file := tmp_path / "stopped.yaml")
     name, count = search.record.name, f"{stopped.epochs} epochs"
     assert (
-        head_of(file)[0] == f"A recipe of the search {name} (trial {stopped.id} of 8, stopped after {count})."
+        head_of(file)[0]
+        == f"A recipe of the search {name} (trial {stopped.id} of 8, stopped early after {count})."
     )

@@ -100,4 +100,5 @@ def test_the_lines_for_a_person_name_the_verdict_and_each_change_and_no_figure_b
     assert lines[0].startswith("overfit: ")
     assert not [name for name in found.figures if name in "\n".join(lines)]
     assert any("optimizer.weight_decay: 0.0001 -> 0.0003" in line for line in lines)
-    assert len(lines) == 1 + len(found.changes)
+    assert lines[1].startswith("what may help")
+    assert len(lines) == 2 + len(found.changes)
