@@ -42,7 +42,7 @@ def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Inp
             )
         file, values = None, values | {"data.path": file}
     if file is None and "data.path" not in values:
-        raise UserError("give a folder of images, a study, a recipe or a search's folder")
+        raise UserError("give images (--data PATH), a study, a recipe or a search's folder")
     path = local_folder(file) if file is not None else None
     if path is not None and path.is_dir():
         if values or options.settings:
