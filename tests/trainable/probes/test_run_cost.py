@@ -68,12 +68,12 @@ def test_what_augments_a_portion_of_images_is_shared_by_its_steps(monkeypatch: p
     def slowly(self: Run, epoch: int = 0) -> Iterator[list[Batch]]:
         assert self.steps_of_a_portion >= self.steps_of_an_epoch
         for step, window in enumerate(windows(self, epoch)):
-            time.sleep(0.0 if step else 0.3)
+            time.sleep(0.0 if step else 1.0)  # much more than a busy machine adds
             yield window
 
     before = cost_of().training_seconds[0]
     monkeypatch.setattr(Run, "windows", slowly)
-    assert cost_of().training_seconds[0] - before == pytest.approx(0.3, abs=0.15)
+    assert cost_of().training_seconds[0] - before == pytest.approx(1.0, abs=0.5)
 
 
 def test_a_large_validation_part_is_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
