@@ -115,7 +115,8 @@ def network(classes: int, depth: int = 1) -> nn.Module:
 
 def test_a_search_with_own_functions_is_extended_from_python(storage: Path) -> None:
     found = search(small_study(storage), model=network, data=small_images)
-    with pytest.raises(UserError, match=r"from Python: extend\('.*', 2, model=network, data=small_images\)"):
+    match = r"from Python: tunebook.extend\('.*', 2, model=network, data=small_images\)"
+    with pytest.raises(UserError, match=match):
         driver().extend(found.folder, 2)
     with pytest.raises(UserError, match="expected 1 more trial or more, got 0"):
         extend(found.folder, 0, model=network, data=small_images)
@@ -137,7 +138,7 @@ def test_an_extension_asks_for_each_function_that_the_search_was_begun_with(stor
     scores = {"recall_of_eights": recall_of_eights}
     found = search(digits_study(storage, budget={"trials": 1, "epochs": 1}), metrics=scores)
     before = events_in(found.folder)
-    match = r"code of yours, metrics\.recall_of_eights; from Python: extend\('.*', 1, metrics="
+    match = r"code of yours, metrics\.recall_of_eights; from Python: tunebook.extend\('.*', 1, metrics="
     with pytest.raises(UserError, match=match):
         extend(found.folder, 1)
     assert events_in(found.folder) == before

@@ -399,7 +399,7 @@ def test_images_that_cannot_be_decoded_are_one_error_and_the_other_checks_are_ma
     found = check(recipe, data=data, seconds=1.0)
     (error,) = (each for each in found if each.level == "error" and each.check == "decoding")
     assert "cannot be decoded" in error.what
-    assert "check --full names all" in error.do
+    assert "`tunebook check DATA --full` names all" in error.do
     levels = {each.check: each.level for each in found}
     assert levels["class balance"] != "error"
     missing = unchecked("duplicates", "an image cannot be decoded", "see decoding")

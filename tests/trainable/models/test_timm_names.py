@@ -81,7 +81,7 @@ def test_a_network_of_the_hub_is_found_in_the_cache(hub: Path) -> None:
 def test_a_network_of_the_hub_has_revisions(hub: Path) -> None:
     state = saved(cached(hub, "someone/birds", "v2"))
     assert torch.equal(body_of("hf-hub:someone/birds@v2"), state["conv1.0.weight"])
-    with pytest.raises(ModelError, match="hf-hub:someone/birds is not on this machine: pass --download"):
+    with pytest.raises(ModelError, match="hf-hub:someone/birds is not on this machine: add --download"):
         body_of("hf-hub:someone/birds")
 
 
@@ -139,7 +139,7 @@ def test_a_folder_that_holds_no_network_is_one_message(
     ("folder", "fault"),
     [
         ("mine", r"expected one of model\.safetensors, .* in .*mine, found none"),
-        ("snapshots/abc", "found none; pass --download to fetch one"),
+        ("snapshots/abc", "found none; add --download to `tunebook check` to fetch one"),
     ],
 )
 def test_a_folder_or_a_copy_of_the_hubs_without_weights_says_what_it_lacks(
