@@ -78,8 +78,9 @@ def test_gpu_hours_are_refused_where_trials_reserve_no_gpu() -> None:
 @pytest.fixture
 def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let there be time to try one recipe, for a moment."""
-    for name in ("MOST_WORK", "WORK_SHARE", "MOST_NEIGHBOURS"):
+    for name in ("MOST_WORK", "WORK_SHARE"):
         monkeypatch.setattr(run_costs, name, 0)
+    monkeypatch.setattr(run_costs, "_busy_beside", lambda trial, at_once: 0)
     monkeypatch.setattr(run_costs, "SPIN_SECONDS", 0.001)
     monkeypatch.setattr(run_cost, "LEAST_SECONDS", 0.001)
 
