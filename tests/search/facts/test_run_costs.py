@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from trainable.errors import UserError
 from trainable.probes import run_cost
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import RunCost
+from trainable.training.run import Run
 
 ALONE = PerTrial(1, 0.0)
 DATA = data_set()
@@ -110,6 +112,22 @@ def test_a_recipe_that_cannot_be_made_is_left_out(one_try: None) -> None:
         {"model": {"kind": "timm", "name": "resnet18", "weights": "/nowhere.safetensors"}}
     )
     assert len(try_runs([broken, first], DATA, ALONE, bench=ON_CPU).costs) == 1
+
+
+def test_a_recipe_whose_training_fails_costs_the_forecast_that_recipe_alone(
+    one_try: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, calls = run_cost.measure_run_cost, list[int]()
+
+    def first_fails(make: Callable[[], Run]) -> RunCost:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("expected more than one value a channel")
+        return measure(make)
+
+    monkeypatch.setattr(run_cost, "measure_run_cost", first_fails)
+    recipes = [deeper(small_recipe()), small_recipe()]
+    assert len(try_runs(recipes, DATA, ALONE, bench=ON_CPU).costs) == 1
 
 
 def test_what_is_least_like_the_tried_ones_and_like_most_of_the_others_is_tried_next() -> None:
