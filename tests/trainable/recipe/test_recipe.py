@@ -50,7 +50,8 @@ def test_nothing_is_coerced_to_a_number(value: Any) -> None:
 def test_an_unknown_kind_lists_the_known_ones() -> None:
     found = faults(lambda: Recipe().with_values({"optimizer.kind": "adamx"}))
     known = "'sgd', 'rmsprop', 'adam', 'adamw', 'adadelta', 'lars', 'lamb', 'adam_then_sgd', 'timm'"
-    assert found == {"optimizer.kind": f"expected one of {known}, got 'adamx'"}
+    timms = "what is timm's is written kind: timm, name: NAME"
+    assert found == {"optimizer.kind": f"expected one of {known}, got 'adamx'; {timms}"}
 
 
 def test_an_unknown_section_lists_the_known_ones() -> None:
