@@ -133,8 +133,8 @@ def test_what_is_no_share_has_no_gap_where_a_part_shows_no_spread(spread: float)
 def test_what_was_found_about_the_parts_is_said_in_the_place_of_what_the_cause_may_be() -> None:
     gap = ScoreGap("accuracy", 0.9, 0.8, -0.2, -0.05)
     assert words_of([gap], ["test images are of another kind"]).endswith(
-        "more than chance allows; found in these images: test images are of another kind (`tunebook check` "
-        "says more, and what to do)"
+        "more than chance allows; found in these images: test images are of another kind (`tunebook check "
+        "DATA` says more, and what to do)"
     )
     assert ADVICE in words_of([gap])
     assert words_of([], ["test images are of another kind"]) == ""
