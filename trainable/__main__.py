@@ -47,12 +47,7 @@ def _train(options: TrainOptions) -> None:
     """Train one recipe, without a search."""
     try:
         with ended_by_signals():
-            recipe = recipe_with_options(read_named_recipe(options.recipe), options)
-            tools_named(options.debug or ())
-            refuse_missing(recipe.data)
-            if options.out is not None and not options.force:
-                refuse_trained("--out", options.out)
-            code = train_recipe(recipe, options)
+            code = train_recipe(asked_recipe(options), options)
     except UserError as error:
         tell(f"error: {error}", sys.stderr)
         code = 2
@@ -60,6 +55,17 @@ def _train(options: TrainOptions) -> None:
         tell("interrupted", sys.stderr)
         code = 130
     raise typer.Exit(code)
+
+
+def asked_recipe(options: TrainOptions) -> Recipe:
+    """Return the recipe of a file, as options have changed it. Raises UserError for what can be known to be
+    wrong before torch is imported."""
+    recipe = recipe_with_options(read_named_recipe(options.recipe), options)
+    tools_named(options.debug or ())
+    refuse_missing(recipe.data)
+    if options.out is not None and not options.force:
+        refuse_trained("--out", options.out)
+    return recipe
 
 
 def train_recipe(recipe: Recipe, options: TrainOptions) -> int:
