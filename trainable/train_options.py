@@ -113,7 +113,7 @@ def recipe_with_options(recipe: Recipe, options: DataOptions) -> Recipe:
     `model.name` may be that of another library than the recipe's. Raises UserError, also for an option of
     which a recipe has no field.
     """
-    from trainable.models.network_names import also_in, other_library  # pydantic takes a while to import
+    from trainable.models.network_names import other_library  # pydantic takes a while to import
     from trainable.recipe.models import FROM_SCRATCH, MODEL_NAME
     from trainable.recipe.yamlfile import parse_setting, with_settings
 
@@ -125,8 +125,7 @@ def recipe_with_options(recipe: Recipe, options: DataOptions) -> Recipe:
     is_alone = "model" not in values and "model.kind" not in settings
     if is_alone and (kind := other_library(name, recipe.model.kind, recipe.task)) is not None:
         values = {"model.kind": kind, **values}
-        if words := also_in(str(name), recipe.task):
-            tell(words, sys.stderr)
+        tell_library(name, recipe.task)
     return with_settings(recipe, texts, values)
 
 
@@ -136,7 +135,7 @@ def recipe_values(options: object, task: AnyTask) -> dict[str, Any]:
 
     Raises UserError for an option of which a recipe has no field.
     """
-    from trainable.models.network_names import also_in, model_named  # pydantic takes a while to import
+    from trainable.models.network_names import model_named  # pydantic takes a while to import
     from trainable.recipe.models import FROM_SCRATCH
 
     values: dict[str, Any] = {}
@@ -147,11 +146,18 @@ def recipe_values(options: object, task: AnyTask) -> dict[str, Any]:
             raise UserError(f"{name}: sets {field.study} of a study, and this is a recipe; leave it out")
     if (model := values.get("model")) is not None:
         values["model"] = model_named(model, task)
-        if words := also_in(model, task):
-            tell(words, sys.stderr)
+        tell_library(model, task)
     if values.get("model.weights") == FROM_SCRATCH:
         values["model.weights"] = None
     return values
+
+
+def tell_library(name: object, task: AnyTask) -> None:
+    """Say whose network a bare name means, where two libraries have one of that name."""
+    from trainable.models.network_names import also_in  # pydantic takes a while to import
+
+    if isinstance(name, str) and (words := also_in(name, task)):
+        tell(words, sys.stderr)
 
 
 def _given(options: object) -> Iterator[tuple[str, Any, Sets]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 
 from search.study.study import RECIPE_SECTIONS, WEIGHTS, Study, data_name, study_tree_with
 from trainable.errors import UserError
-from trainable.models.network_names import also_in, model_named, other_library, with_library
+from trainable.models.network_names import model_named, other_library, with_library
 from trainable.recipe.models import FROM_SCRATCH, MODEL_NAME
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import parse_setting, read_tree
-from trainable.terminal import tell
+from trainable.train_options import tell_library
 
 MODEL_NAME_IN_STUDY = f"base.{MODEL_NAME}"
 
@@ -28,13 +27,12 @@ def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
     """
     tree = read_tree(path) if path is not None else {}
     values = dict(values)
+    task = _task_of({**tree, **values})
     if isinstance(name := values.get("base.model"), str):
-        values["base.model"] = model_named(name, _task_of({**tree, **values}))
-    if MODEL_NAME_IN_STUDY in values and not {"base.model", "base.model.kind"} & values.keys():
+        values["base.model"] = model_named(name, task)
+    if not {"base.model", "base.model.kind"} & values.keys():
         kind = _pinned(tree).get("model.kind")
-        if (
-            other := other_library(values[MODEL_NAME_IN_STUDY], kind, _task_of({**tree, **values}))
-        ) is not None:
+        if (other := other_library(values.get(MODEL_NAME_IN_STUDY), kind, task)) is not None:
             values = {"base.model.kind": other, **values}
     if values.get(f"base.{WEIGHTS}") == FROM_SCRATCH:
         values[f"base.{WEIGHTS}"] = None
@@ -77,9 +75,7 @@ def _task_of(values: Mapping[str, Any]) -> AnyTask:
 
 def study_asked(path: Path | None, values: Mapping[str, Any]) -> Study:
     """Return what `study_from` does, and say whose network a bare name means that two libraries have."""
-    name = values.get("base.model", values.get(MODEL_NAME_IN_STUDY))
-    if isinstance(name, str) and (words := also_in(name, _task_of(values))):
-        tell(words, sys.stderr)
+    tell_library(values.get("base.model", values.get(MODEL_NAME_IN_STUDY)), _task_of(values))
     return study_from(path, values)
 
 
