@@ -73,10 +73,9 @@ def train(  # noqa: PLR0913 - a person types these by name
     """Train a recipe, or that of a YAML file; return its epochs, scores and diagnosis.
 
     `data` is a path, a DataSet, or a function that returns images; `model` is a network, or a function that
-    builds one; `out` is a folder for
-    `model.safetensors`, `metrics.json` and `recipe.yaml`, whose earlier ones `force` replaces; `test` scores
-    the test part. Each epoch is a line on the terminal. Raises UserError before training if the run is
-    impossible, and RunError for a crash.
+    builds one; `out` is a folder for `model.safetensors`, `metrics.json` and `recipe.yaml`, whose earlier
+    ones `force` replaces; `test` scores the test part. Each epoch is a line on the terminal. Raises UserError
+    before training if the run is impossible, and RunError for a crash.
     """
     load_torch()
     from search.results.teachers import recipe_with_teacher

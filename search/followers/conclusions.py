@@ -36,7 +36,8 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     time_used = "" if times is None else f"**Where the time went** ({times.whole}): {times.figures}"
     sentence = summary.best.sentence if summary.best is not None else ""
     trained = f"**What it trains**: {plain(sentence)}" if sentence else ""
-    work = [_spent(summary), time_used, _machines(summary)]
+    spent = f"**Spent**: {summary.epochs_in_words}; {duration(summary.wall_seconds)}"
+    work = [spent, time_used, _machines(summary)]
     why = summary.outcome_reason if summary.state == "finished" else None
     ended = f"**Ended early**: {plain(why)}" if why else ""
     parts = [_cautions(summary), _best(summary), again, trained, ended, *work, _values(summary)]
@@ -62,14 +63,6 @@ def _best(summary: Summary) -> str:
     if own is None or own.id == best.id or metric not in own.metrics:
         return f"**Best**: trial {best.id}, {score}"
     return f"**Best**: trial {best.id}, {score}; the documented recipe {own.metrics[metric]:.4f}"
-
-
-def _spent(summary: Summary) -> str:
-    saved = f", {summary.saved:.0%} of {summary.epochs_if_unpruned} saved by stopping early"
-    again = f", {summary.epochs_again} more to train trials again" if summary.epochs_again else ""
-    own_epochs = summary.epochs_trained - summary.epochs_again
-    spent = f"{own_epochs} epochs{saved if summary.saved else ''}{again}"
-    return f"**Spent**: {spent}; {duration(summary.wall_seconds)}"
 
 
 def _machines(summary: Summary) -> str:

@@ -16,6 +16,7 @@ from search.record.turnaround import Turnaround
 from search.record.verdicts import Verdicts
 from search.study.objective import NO_CONSTRAINTS, Constraints, above_limits
 from search.study.study import Finalists
+from spaces.domains import counted
 from trainable.diagnosis import Diagnosis
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES, sign_of
@@ -197,6 +198,14 @@ class Summary:
         stopped = [trial for trial in self.trials if trial.end == "stopped" and not trial.is_cut_short]
         spared = sum(self.budget_epochs - trial.epochs for trial in stopped)
         return spared / self.epochs_if_unpruned if spared else 0.0
+
+    @property
+    def epochs_in_words(self) -> str:
+        """The epochs that the search has trained and saved, and those that trained trials again."""
+        own = counted(self.epochs_trained - self.epochs_again, "epoch")
+        spared = f", {self.saved:.0%} of {self.epochs_if_unpruned} saved by stopping early"
+        again = f"; {self.epochs_again} more to train trials again" if self.epochs_again else ""
+        return f"{own} trained{spared if self.saved else ''}{again}"
 
     def json(self) -> dict[str, Any]:
         """Return plain data with finite numbers only, as `show --json` prints it."""

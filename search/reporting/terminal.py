@@ -106,11 +106,7 @@ def headline(summary: Summary) -> str:
         if own is not None and own.id != best.id and metric in own.metrics:
             line += f", the documented recipe {own.metrics[metric]:.4f}"
         parts.insert(0, line)
-    own_epochs = counted(summary.epochs_trained - summary.epochs_again, "epoch")
-    saved = f", {summary.saved:.0%} of {summary.epochs_if_unpruned} saved by stopping early"
-    parts.append(f"{own_epochs} trained{saved if summary.saved else ''}")
-    again = f"; {summary.epochs_again} more to train trials again" if summary.epochs_again else ""
-    return ", ".join(parts) + again
+    return ", ".join([*parts, summary.epochs_in_words])
 
 
 def _highest(summary: Summary, best: Trial) -> str:
