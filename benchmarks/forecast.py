@@ -51,8 +51,8 @@ PHOTOGRAPHS = {
     "budget.epochs": 8,
 }
 NUCLEI = {
-    "data.path": "nuclei/images",
-    "base.task": {"kind": "segmentation", "masks": {"folder": "../masks"}},
+    "data.path": "nuclei",
+    "base.task": {"kind": "segmentation", "masks": {"values": "binary"}},
     "data.image_size": 64,
     "budget.trials": 8,
     "budget.epochs": 8,

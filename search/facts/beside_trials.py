@@ -42,7 +42,7 @@ class BesideTrials(Spec):
 
 
 # On two cores without other work, until a search on the machine has ended
-USUAL = BesideTrials(start_seconds=17.0, end_seconds=9.0)
+USUAL = BesideTrials(start_seconds=14.0, end_seconds=11.0)
 _LAST = TypeAdapter(tuple[BesideTrials, ...])
 
 
