@@ -237,7 +237,7 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
     def found_by(expression: str) -> Series | None:
         pattern = re.compile(expression)
         found = {part: tuple(_captures(pattern, each)) for part, each in paths.items()}
-        if sum(map(len, found.values())) < images or (labelled and _are_classes(found, labels)):
+        if sum(map(len, found.values())) < images or (labelled and _are_of_classes(found, labels)):
             return None
         series = _series(expression, found, drawn)
         if labelled and expression in (FOLDER_ABOVE, FOLDER) and _are_counted_anew(found, labels):
@@ -257,10 +257,12 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
     return None
 
 
-def _are_classes(found: Mapping[Split, Sequence[str]], labels: Mapping[Split, Sequence[str]]) -> bool:
-    """Return whether what is found are the classes themselves, as where each class is a person."""
+def _are_of_classes(found: Mapping[Split, Sequence[str]], labels: Mapping[Split, Sequence[str]]) -> bool:
+    """Return whether what is found are the classes themselves, as where each class is a person, or in places
+    the folder of the class, as where some classes have folders of kinds."""
     pairs = {pair for part, names in found.items() for pair in zip(names, labels[part], strict=True)}
-    return len(pairs) == len({name for name, _ in pairs}) == len({label for _, label in pairs})
+    are_classes = len(pairs) == len({name for name, _ in pairs}) == len({label for _, label in pairs})
+    return are_classes or any(name == label for name, label in pairs)
 
 
 def _series(expression: str, names: Mapping[Split, Sequence[str]], drawn: tuple[Split, ...]) -> Series:

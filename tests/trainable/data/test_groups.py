@@ -399,6 +399,15 @@ def test_people_who_are_the_classes_are_no_series(tmp_path: Path) -> None:
     assert load(Data(path=str(tmp_path))).series is None
 
 
+def test_the_folder_of_a_class_is_no_series(tmp_path: Path) -> None:
+    """Two folders above an image is its kind or, where a kind has no sorts, its class; its own may be one."""
+    kinds = ("fruit/apple/gala", "fruit/pear/red", "fruit/plum", "drink/milk/whole", "drink/juice/apple")
+    for number in range(60):
+        folder = tmp_path / kinds[number % len(kinds)]
+        write_image(folder / f"{number}.png", value=4 * number)
+    assert load(Data(path=str(tmp_path))).series == "([^/]+)/[^/]+$"
+
+
 def test_each_reading_is_told_with_the_copies_that_it_leaves_between_parts(tmp_path: Path) -> None:
     write_series(tmp_path, dict.fromkeys("ab", COUNTED))
     for number in range(4):  # s1 of b is that of a
