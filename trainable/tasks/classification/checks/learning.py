@@ -188,7 +188,8 @@ def check_learning(lesson: LabelLesson) -> Finding:
         "learning",
         "note" if known.is_sure and known.classes < FEW_CLASSES else "warning",
         what,
-        f"a small net learns almost nothing about labels from images of {SIDE} px, or labels are mixed up",
+        f"a small net learns {'only some' if known.is_sure else 'almost nothing'} of the labels from images "
+        f"of {SIDE} px: small details may decide, or labels are mixed up",
         "look at some images with their labels before anything else",
     )
 

@@ -184,6 +184,13 @@ def test_what_is_learnt_must_hold_for_validation_images(learnt: LabelLesson, lev
     assert check_learning(learnt).level == level
 
 
+def test_what_is_learnt_in_part_is_not_called_nothing() -> None:
+    in_part = replace(known(0.6, gain=-0.1), classes=3)
+    assert "learns only some of the labels" in check_learning(lesson(in_part)).means
+    nothing = lesson(GUESSING, train=GUESSING)
+    assert "learns almost nothing of the labels" in check_learning(nothing).means
+
+
 @pytest.mark.parametrize(
     ("allowed", "mirrored", "level"),
     [
