@@ -3,6 +3,7 @@ fetches them only if that is allowed."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +25,9 @@ from trainable.models.libraries import (
 from trainable.models.timm_names import configuration_of, located, weights_in
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
+from trainable.stages import stage
+
+HUB_LOGGER = logging.getLogger("huggingface_hub")
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, may_fetch: bool) -> dict[str, Tensor]:
@@ -184,14 +188,20 @@ def _refuse_unless(may_fetch: bool, spec: specs.Model, where: Path | str) -> Non
 
 @contextmanager
 def fetching(spec: specs.Model) -> Iterator[None]:
-    """Turn what fails while published weights are read or fetched into a ModelError."""
+    """Turn what fails while published weights are read or fetched into a ModelError. The stage stands for
+    the lines in which Hugging Face's client announces each of its ten retries."""
+    level = HUB_LOGGER.level
+    HUB_LOGGER.setLevel(logging.ERROR)
     try:
-        yield
+        with stage(f"getting the published weights of {title_of(spec)}"):
+            yield
     except Exception as error:  # of urllib, huggingface_hub or httpx, and of a hash that differs
         raise ModelError(
             f"model.weights: the published weights of {title_of(spec)} cannot be fetched: "
-            f"{first_line(error)}; name a local file, or train from scratch (model.weights: null)"
+            f"{first_line(error).rstrip('.')}; name a local file, or train from scratch (--weights none)"
         ) from error
+    finally:
+        HUB_LOGGER.setLevel(level)
 
 
 def _none_published(spec: specs.Model) -> ModelError:
