@@ -456,8 +456,11 @@ def data_name(data: Data) -> str:
 
 
 def absolute(address: str) -> str:
-    """Make a folder's address absolute; `~` is a home folder, a URI stays as it is."""
-    return address if is_uri(address) else str(without_tilde(address).absolute())
+    """Make a folder's address absolute and without `..`; `~` is a home folder, a URI stays as it is."""
+    if is_uri(address):
+        return address
+    path = without_tilde(address).absolute()
+    return str(path.resolve() if ".." in path.parts else path)
 
 
 def _contradictions(study: Study) -> Iterator[Fault]:

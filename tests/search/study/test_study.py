@@ -172,7 +172,7 @@ def test_values_are_set_by_path_and_overrides_keep_their_dotted_keys() -> None:
 
 def test_paths_are_made_absolute_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    study = Study.from_tree({"data": {"path": "images"}, "storage": "out"}).resolved("mine")
+    study = Study.from_tree({"data": {"path": "images"}, "storage": "in/../out"}).resolved("mine")
     monkeypatch.chdir("/")
     assert study.data.path == str(tmp_path / "images")
     assert study.storage == str(tmp_path / "out")
