@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from search.commands.options import search_folder
+from search.record.home import Home
 from search.running.cluster_token import send_token
-from search.study.code import Code, Ranges, study_with_code
+from search.study.code import NO_CODE, Code, Ranges, study_with_code
 from search.study.study import Study
 from trainable.collector import paused
 from trainable.errors import UserError
@@ -20,7 +22,7 @@ from trainable.recipe.yamlfile import read_tree
 if TYPE_CHECKING:  # torch takes seconds to import
     from search.deciding.forecast import Forecast
     from search.results.search import Search
-    from search.running.driver import Closing
+    from search.running.driver import Closing, Driver
     from trainable.data.assembly import MakeData
     from trainable.models.own import BuildModel
     from trainable.training.extra_metrics import Own
@@ -75,15 +77,11 @@ def search(  # noqa: PLR0913 - a person types these by name
     _check_thread("search")
     code = Code(model, data, metrics or {})
     asked = _asked(study, code, space)
-    if address is not None:
-        send_token(address)  # before Ray is imported, which reads it then
-    with paused():
-        from search.commands.guests import driver, resolved_study
-        from search.record.home import Home
+    drives = _driver(address, download, code)
+    from search.commands.guests import resolved_study
 
     asked = resolved_study(asked)
-    ended = driver(address=address, may_fetch=download, code=code).search(asked, again=resume)
-    return _returned(ended, Home.of(asked).address)
+    return _returned(drives.search(asked, again=resume), Home.of(asked).address)
 
 
 @needing_run("tunebook.forecast")
@@ -104,13 +102,10 @@ def forecast(  # noqa: PLR0913 - a person types these by name
     """
     code = Code(model, data, metrics or {})
     asked = _asked(study, code, space)
-    if address is not None:
-        send_token(address)
-    with paused():
-        from search.commands.forecast import forecast_of
-        from search.commands.guests import driver, resolved_study
+    silent = replace(_driver(address, download, code), plan=lambda prepared: ())
+    from search.commands.forecast import forecast_of
+    from search.commands.guests import resolved_study
 
-    silent = replace(driver(address=address, may_fetch=download, code=code), plan=lambda prepared: ())
     return forecast_of(silent.prepare(resolved_study(asked)))
 
 
@@ -134,15 +129,9 @@ def extend(  # noqa: PLR0913 - a person types these by name
     _check_thread("extend")
     if not isinstance(trials, int) or trials < 1:
         raise UserError(f"extend: expected 1 more trial or more, got {trials!r}")
-    code = Code(model, data, metrics or {})
-    if address is not None:
-        send_token(address)
-    with paused():
-        from search.commands.guests import driver
-        from search.record.storage import local_folder
-
-    ended = driver(address=address, may_fetch=download, code=code).extend(local_folder(str(folder)), trials)
-    return _returned(ended, str(folder))
+    where = search_folder(str(folder))
+    drives = _driver(address, download, Code(model, data, metrics or {}))
+    return _returned(drives.extend(where, trials), str(folder))
 
 
 @needing_run("tunebook.resume")
@@ -160,15 +149,9 @@ def resume(  # noqa: PLR0913 - a person types these by name
     It is what `tunebook resume` does, with the functions that `search` was given. Raises what that raises.
     """
     _check_thread("resume")
-    code = Code(model, data, metrics or {})
-    if address is not None:
-        send_token(address)
-    with paused():
-        from search.commands.guests import driver
-        from search.record.storage import local_folder
-
-    ended = driver(address=address, may_fetch=download, code=code).resume(local_folder(str(folder)))
-    return _returned(ended, str(folder))
+    where = search_folder(str(folder))
+    drives = _driver(address, download, Code(model, data, metrics or {}))
+    return _returned(drives.resume(where), str(folder))
 
 
 @needing_run("tunebook.audit_pruning")
@@ -178,14 +161,8 @@ def audit_pruning(
     """Train a share of each rung's stopped trials to their end; return the search, whose `pruning_audit` says
     whether a better one was among them. Raises what `search` raises."""
     _check_thread("audit_pruning")
-    if address is not None:
-        send_token(address)
-    with paused():
-        from search.commands.guests import driver
-        from search.record.storage import local_folder
-
-    ended = driver(address=address, may_fetch=download).audit_pruning(local_folder(str(folder)), share)
-    return _returned(ended, str(folder))
+    where, drives = search_folder(str(folder)), _driver(address, download)
+    return _returned(drives.audit_pruning(where, share), str(folder))
 
 
 def _asked(study: Study | Mapping[str, Any] | str | Path, code: Code, space: Ranges | None) -> Study:
@@ -200,6 +177,16 @@ def _asked(study: Study | Mapping[str, Any] | str | Path, code: Code, space: Ran
 
         study = with_library_of_model(dict(study) if isinstance(study, Mapping) else read_tree(study))
     return study_with_code(study, code, space or {})
+
+
+def _driver(address: str | None, download: bool, code: Code = NO_CODE) -> Driver:
+    """Return what drives a search on this machine, or on a cluster, whose token Ray reads when it is
+    imported."""
+    if address is not None:
+        send_token(address)
+    with paused():
+        from search.commands.guests import driver
+    return driver(address=address, may_fetch=download, code=code)
 
 
 def _check_thread(called: str) -> None:
