@@ -198,6 +198,12 @@ def counted(number: float, noun: str, nouns: str = "") -> str:
     return f"1 {noun}" if number == 1 else f"{number:,.12g} {nouns or noun + 's'}"
 
 
+def disk_size(count: float) -> str:
+    """Return how much space bytes take on a disk, as in 400 kB, 1.2 MB, 34 GB."""
+    size, unit = next((each for each in ((1e9, "GB"), (1e6, "MB")) if count >= each[0]), (1e3, "kB"))
+    return f"{count / size:.{1 if 0 < count < 10 * size else 0}f} {unit}"
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is an int or a float; `true` is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)

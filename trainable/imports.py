@@ -8,7 +8,7 @@ import sys
 # Where this variable is set, Python puts no script's folder, and not the one where it runs, before what is
 # installed. Processes that are started inherit it: readers, Ray and its workers, trainings, MLflow's server.
 SAFE_PATH = "PYTHONSAFEPATH"
-PACKAGES = ("search", "spaces", "trainable", "tunebook")  # ours, by names that others may have, too
+PACKAGES = ("search", "spaces", "trainable")  # ours beside `tunebook`, by names that others may have
 
 
 def import_installed_alone() -> None:
@@ -48,7 +48,7 @@ def sharing_distributions(folder: str = "") -> list[str]:
                 files = b"\n" + record.read()
         except OSError:  # some packages of systems have none
             continue
-        shared = [each for each in PACKAGES if b"\n%s/__init__.py," % each.encode() in files]
+        shared = [each for each in (*PACKAGES, "tunebook") if b"\n%s/__init__.py," % each.encode() in files]
         if shared:
             other, packages = name.removesuffix(".dist-info").replace("-", " "), " and ".join(shared)
             lines.append(

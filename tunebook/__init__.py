@@ -79,51 +79,9 @@ _HOMES = {
     "trainable.training.extra_metrics": ("Metric",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-_PACKAGES = ("search", "spaces", "trainable")  # of ours, by common names
+_PACKAGES = ("search", "spaces", "trainable")  # as `trainable.imports` has it, if that is ours
 
-__all__ = [
-    "Choice",
-    "Float",
-    "Integer",
-    "Metric",
-    "Recipe",
-    "Search",
-    "SearchFailed",
-    "Study",
-    "UserError",
-    "audit",
-    "audit_pruning",
-    "backbones",
-    "batch_find",
-    "bundle",
-    "check",
-    "delete",
-    "explain",
-    "export",
-    "extend",
-    "fetch",
-    "forecast",
-    "from_arrays",
-    "list_searches",
-    "logs",
-    "lr_find",
-    "open_report",
-    "read_recipe",
-    "refine",
-    "rename",
-    "report",
-    "resume",
-    "search",
-    "show",
-    "shrink",
-    "status",
-    "stop",
-    "submit",
-    "sync",
-    "train",
-    "ui",
-    "write_recipe",
-]
+__all__ = sorted(_HOME_OF)
 
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is there

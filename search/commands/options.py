@@ -102,7 +102,7 @@ def _objectives() -> list[str]:
     return list(OBJECTIVES)
 
 
-Metric = Annotated[
+MetricName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
@@ -134,7 +134,7 @@ def _gpus(written: str) -> Any:
 class StudyOptions(RecipeOptions):
     """The options that set a study's fields, and a recipe's, the same for all commands that read one."""
 
-    metric: Metric = None
+    metric: MetricName = None
 
 
 InputFile = Annotated[

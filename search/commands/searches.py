@@ -12,7 +12,7 @@ import typer
 
 from search.commands.options import FAILED, DeleteOptions
 from search.record.listing import ListedSearch, searches_in
-from spaces.domains import counted
+from spaces.domains import counted, disk_size
 from trainable.errors import UserError
 from trainable.stages import stage
 from trainable.terminal import program_name, tell, tell_json
@@ -52,12 +52,6 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _size(count: int) -> str:
-    if count < 1e6:
-        return f"{count / 1e3:.1f} kB"
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
 def run_rename(folder: Path, name: str) -> None:
     """Rename a search, and print where it is now. Raises UserError, and nothing is renamed then."""
     from search.followers.rename_delete import rename_search
@@ -74,7 +68,7 @@ def run_delete(options: DeleteOptions) -> None:
     folder = options.folder
     extent = extent_of(folder)
     runs = f"; {counted(extent.runs, 'run')} in MLflow ({extent.tracking})" if extent.runs else ""
-    tell(f"{extent.address}: {counted(extent.trials, 'trial')}, {_size(extent.bytes)}{runs}")
+    tell(f"{extent.address}: {counted(extent.trials, 'trial')}, {disk_size(extent.bytes)}{runs}")
     if not options.yes:
         if not sys.stdin.isatty():
             raise UserError("standard input is no terminal, so nobody can be asked; give --yes to delete it")

@@ -23,6 +23,7 @@ from search.facts.beside_trials import USUAL, BesideTrials
 from search.facts.run_costs import TriedRuns
 from search.record.clock import duration, time_limit
 from search.study import Study
+from spaces.domains import disk_size
 from trainable.recipe.base import Spec
 from trainable.recipe.network_cost import RunCost
 
@@ -74,7 +75,9 @@ class Forecast(Spec):
         money = f" for {self.price:,.2f}" if self.price is not None else ""
         gpus = f", {self.gpu_hours:,.2g} GPU-hours{money}" if self.gpu_hours is not None else ""
         low, high = duration(self.low_seconds), duration(self.high_seconds)
-        takes = f"about {duration(self.seconds)} ({low} to {high}){gpus}, {_size(self.disk_bytes)} of disk"
+        takes = (
+            f"about {duration(self.seconds)} ({low} to {high}){gpus}, {disk_size(self.disk_bytes)} of disk"
+        )
         sent = f", without what its {self.workers} workers send each other" if self.workers > 1 else ""
         return f"forecast: {takes}{sent}; {self.within.words(self.trials, self.epochs)}"
 
@@ -249,8 +252,3 @@ def _limit_seconds(study: Study, places: Places) -> float:
     if places.gpus and (most := budget.most_gpu_hours) is not None:
         limits.append(most * HOUR / (places.gpus * places.at_once))
     return min(limits)
-
-
-def _size(count: int) -> str:
-    """Return bytes for people."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{max(1, round(count / 1e6))} MB"

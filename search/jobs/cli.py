@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from search.commands.options import (
+    FAILED,
+    INTERRUPTED,
     Hours,
     Minutes,
     Name,
@@ -29,10 +31,9 @@ Dashboard = Annotated[
         help="The dashboard of the cluster's head.",
     ),
 ]
-Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, as `submit` and `status` print it.")]
-# the exit code for the state in which a followed job ended; any other state is a failure
-EXIT_CODES = {"SUCCEEDED": 0, "STOPPED": 130}
-FAILED = 1
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, as `submit` and `status` print it.")]
+# the exit code for the state in which a job ended; any other state is a failure
+EXIT_CODES_OF_JOBS = {"SUCCEEDED": 0, "STOPPED": INTERRUPTED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class SubmitOptions(StudyOptions):
 class LogsOptions:
     """What `tunebook logs` is asked for."""
 
-    job: Job
+    job: JobName
     address: Dashboard
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False
 
@@ -68,7 +69,7 @@ class LogsOptions:
 class FetchOptions:
     """What `tunebook fetch` is asked for."""
 
-    job: Job
+    job: JobName
     address: Dashboard
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="A new folder; default: ./NAME.")
@@ -94,7 +95,7 @@ def submit(options: SubmitOptions) -> None:
 
     job = commands.submit(asked, address, environment=options.env or (), may_fetch=options.download)
     if not options.detach:
-        raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
+        raise typer.Exit(EXIT_CODES_OF_JOBS.get(commands.follow(address, job), FAILED))
 
 
 @command(app, "tunebook status --address http://head:8265")
@@ -110,7 +111,7 @@ def status(
 
 
 @command(app, "tunebook stop flowers-3f9c1a --address http://head:8265")
-def stop(job: Job, address: Dashboard) -> None:
+def stop(job: JobName, address: Dashboard) -> None:
     """Stop a submitted search cleanly; submit it again to resume it."""
     from search.jobs import commands
 
@@ -123,7 +124,7 @@ def logs(options: LogsOptions) -> None:
     from search.jobs import commands
 
     if options.follow:
-        raise typer.Exit(EXIT_CODES.get(commands.follow(options.address, options.job), FAILED))
+        raise typer.Exit(EXIT_CODES_OF_JOBS.get(commands.follow(options.address, options.job), FAILED))
     commands.logs(options.address, options.job)
 
 

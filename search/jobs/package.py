@@ -15,12 +15,12 @@ from spaces.catalog.catalog import named
 from spaces.domains import SpaceError
 from trainable.errors import Fault, UserError
 from trainable.files.store import is_uri
+from trainable.imports import PACKAGES
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import MODEL_NAME, folder_of_name, is_published
 from trainable.recipe.trees import leaves
 
 SCRIPT = "job.sh"
-PACKAGES = ("search", "spaces", "trainable")
 ROOT = Path(__file__).resolve().parents[2]
 
 

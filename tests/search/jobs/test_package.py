@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from search.jobs.package import (
-    PACKAGES,
     ROOT,
     SCRIPT,
     check_for_cluster,
@@ -28,6 +27,7 @@ from search.record.folder import read_search
 from search.study import Study, StudyError
 from tests.search.planted_searches import Run, planted
 from trainable.errors import UserError
+from trainable.imports import PACKAGES
 
 THERE: dict[str, Any] = {
     "data": {"path": "/shared/flowers"},
