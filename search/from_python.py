@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from search.commands.asked import as_typed, settings_of, study_given, tree_with
+from search.commands.named import is_file_or_search
 from search.commands.options import search_folder
 from search.record.home import Home
 from search.running.cluster_token import send_token
 from search.study.code import NO_CODE, Code, Ranges, study_with_code
-from search.study.study import Study
+from search.study.study import Study, study_tree_with
 from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.extras import needing_run
@@ -48,6 +50,7 @@ def search(  # noqa: PLR0913 - a person types these by name
     data: MakeData | None = None,
     metrics: Own | None = None,
     space: Ranges | None = None,
+    settings: Mapping[str, Any] | None = None,
     address: str | None = None,
     download: bool = False,
     resume: bool = True,
@@ -64,6 +67,7 @@ def search(  # noqa: PLR0913 - a person types these by name
             probabilities [N, classes] and labels [N] of a whole part. The study's `objective.metric` may name
             one, as `val_NAME`.
         space: ranges beside those of the study, by dotted path: `{"model.arguments.depth": Choice((2, 4))}`.
+        settings: values of the study by dotted path, as `--set` gives them: `{"budget.trials": 8}`.
         address: a Ray cluster's, or `auto`; None means this machine.
         download: whether published weights and data sets may be fetched.
         resume: whether a search of the study's name goes on where it stopped, if the study is the same. One
@@ -76,7 +80,7 @@ def search(  # noqa: PLR0913 - a person types these by name
     """
     _check_thread("search")
     code = Code(model, data, metrics or {})
-    asked = _asked(study, code, space)
+    asked = _asked(study, code, space, settings)
     drives = _driver(address, download, code)
     from search.commands.guests import resolved_study
 
@@ -92,6 +96,7 @@ def forecast(  # noqa: PLR0913 - a person types these by name
     data: MakeData | None = None,
     metrics: Own | None = None,
     space: Ranges | None = None,
+    settings: Mapping[str, Any] | None = None,
     address: str | None = None,
     download: bool = False,
 ) -> Forecast:
@@ -101,7 +106,7 @@ def forecast(  # noqa: PLR0913 - a person types these by name
     Raises UserError for what `search` would refuse, and where the trials' device is not on this machine.
     """
     code = Code(model, data, metrics or {})
-    asked = _asked(study, code, space)
+    asked = _asked(study, code, space, settings)
     silent = replace(_driver(address, download, code), plan=lambda prepared: ())
     from search.commands.forecast import forecast_of
     from search.commands.guests import resolved_study
@@ -165,18 +170,25 @@ def audit_pruning(
     return _returned(drives.audit_pruning(where, share), str(folder))
 
 
-def _asked(study: Study | Mapping[str, Any] | str | Path, code: Code, space: Ranges | None) -> Study:
-    """Return the study of a person's functions and ranges. A path that is no YAML file names images alone; a
-    network of a library may have its name alone."""
-    if isinstance(study, str | Path):
-        from search.commands.named import is_file_or_search
-
-        study = study if is_file_or_search(str(study)) else {"data": {"path": str(study)}}
-    if code.model is None and not isinstance(study, Study):
-        from search.commands.asked import with_library_of_model
-
-        study = with_library_of_model(dict(study) if isinstance(study, Mapping) else read_tree(study))
-    return study_with_code(study, code, space or {})
+def _asked(
+    study: Study | Mapping[str, Any] | str | Path,
+    code: Code,
+    space: Ranges | None,
+    settings: Mapping[str, Any] | None,
+) -> Study:
+    """Return the study of a person's functions, ranges and settings. A path that is no YAML file names images
+    alone."""
+    values = settings_of(as_typed(settings))
+    match study:
+        case Study():
+            return study_with_code(study_given(study, values) if values else study, code, space or {})
+        case Mapping():
+            tree: Mapping[str, Any] = study
+        case _:
+            path = str(study)
+            tree = read_tree(path) if is_file_or_search(path) else {"data": {"path": path}}
+    named = tree_with(tree, values) if code.model is None else study_tree_with(tree, values)
+    return study_with_code(named, code, space or {})
 
 
 def _driver(address: str | None, download: bool, code: Code = NO_CODE) -> Driver:

@@ -1,13 +1,17 @@
-"""The commands as functions: they take what the commands' options take, and return what these print."""
+"""The commands as functions: they take what the commands' options take, and return what these print.
+
+What a function calls its `target` is a Recipe, a Study, a mapping of a study's fields, or the path of a recipe,
+a study, a search or images. Where one recipe is needed, all but a recipe stand for their first trial.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
+from search.commands.asked import as_typed
 from search.results.search import Search
 from trainable.bench import DeviceChoice, bench_on
 from trainable.collector import load_torch
@@ -19,7 +23,7 @@ if TYPE_CHECKING:  # torch and MLflow take seconds to import
     from torch import nn
 
     from search.commands.inputs import Target
-    from search.commands.named import Input
+    from search.commands.named import AnyInput
     from search.commands.options import InputOptions
     from search.facts.backbones import Candidate
     from search.followers.audit import Audit
@@ -58,7 +62,7 @@ def show(folder: str | Path) -> Search:
 def train(  # noqa: PLR0913 - a person types these by name
     recipe: Recipe | str | Path,
     *,
-    data: str | DataSet | MakeData | None = None,
+    data: str | Path | DataSet | MakeData | None = None,
     model: nn.Module | BuildModel | None = None,
     metrics: Own | None = None,
     settings: Settings | None = None,
@@ -81,17 +85,17 @@ def train(  # noqa: PLR0913 - a person types these by name
     from search.results.teachers import recipe_with_teacher
     from trainable.models.network_names import read_named_recipe
     from trainable.recipe.trained_files import refuse_trained
-    from trainable.recipe.yamlfile import with_settings
     from trainable.terminal import tell
     from trainable.train import train as train_recipe
+    from trainable.train_options import DataOptions, recipe_with_options
 
     if out is not None and not force:
         refuse_trained("out", Path(out))
     whole = recipe if isinstance(recipe, Recipe) else read_named_recipe(recipe)
-    path = {"data.path": data} if isinstance(data, str) else {}
+    path, images = (str(data), None) if isinstance(data, str | Path) else (None, data)
     return train_recipe(
-        recipe_with_teacher(with_settings(whole, _texts(settings), path)),
-        data=None if isinstance(data, str) else data,
+        recipe_with_teacher(recipe_with_options(whole, DataOptions(data=path, settings=as_typed(settings)))),
+        data=images,
         model=model,
         out=out,
         test=test,
@@ -104,7 +108,7 @@ def train(  # noqa: PLR0913 - a person types these by name
 
 @needing_run("tunebook.check")
 def check(  # noqa: PLR0913 - a person types these by name
-    target: Recipe | str | Path,
+    target: AnyInput,
     *,
     data: DataSet | None = None,
     model: nn.Module | None = None,
@@ -117,37 +121,38 @@ def check(  # noqa: PLR0913 - a person types these by name
 ) -> list[Finding]:
     """Check a recipe, a study, a search or data before hours are spent on them; return what was found.
 
-    What is found about the images of a path is kept for later searches of them, as by `tunebook check`. A
-    Recipe may come with images and a network of your own. Raises UserError where the images cannot be read.
+    A Recipe may come with images and a network of your own. What is found about all other images is kept for
+    later searches of them, as by `tunebook check`. Raises UserError where the images cannot be read.
     """
     from search.commands.check import findings_of
     from search.commands.options import CheckOptions
+
+    options = CheckOptions(
+        **_of_all(settings, device, download), full=full, seconds=seconds, debug=list(debug)
+    )
+    if data is None and model is None:
+        return [*findings_of(_loaded(target, _within_limits(options)), options)]
+    if not isinstance(target, Recipe):
+        raise UserError("check: data= and model= go with a Recipe; give one in place of what names images")
+    from search.results.teachers import recipe_with_teacher
     from trainable.check import SECONDS
     from trainable.check import check as check_recipe
+    from trainable.train_options import recipe_with_options
 
-    if isinstance(target, Recipe):
-        from search.results.teachers import recipe_with_teacher
-
-        return check_recipe(
-            recipe_with_teacher(target.with_values(settings or {})),
-            data=data,
-            model=model,
-            bench=bench_on(_device(device), may_fetch=download),
-            full=full,
-            debug=debug,
-            seconds=SECONDS if seconds is None else seconds,
-        )
-    if data is not None or model is not None:
-        raise UserError("check: data= and model= go with a Recipe; give one in place of a path")
-    options = CheckOptions(
-        **_named(target, settings, device, download), full=full, seconds=seconds, debug=list(debug)
+    return check_recipe(
+        recipe_with_teacher(recipe_with_options(target, options)),
+        data=data,
+        model=model,
+        bench=bench_on(options.device, may_fetch=download),
+        full=full,
+        debug=debug,
+        seconds=SECONDS if seconds is None else seconds,
     )
-    return [*findings_of(_loaded(_within_limits(options)), options)]
 
 
 @needing_run("tunebook.explain")
 def explain(
-    target: Recipe | Study | str | Path,
+    target: AnyInput,
     *,
     settings: Settings | None = None,
     everything: bool = False,
@@ -158,20 +163,13 @@ def explain(
 
     Data alone stand for their default study. `everything` adds the fixed fields of a study or a search.
     """
-    from search.commands.asked import settings_of
     from search.commands.explain import explained_rows
     from search.commands.inputs import with_teachers
-    from search.commands.named import named_input
-    from search.commands.options import InputOptions
+    from search.commands.named import input_given
+    from search.commands.options import InputOptions, bench_of
 
-    match target:
-        case Recipe():
-            named: Input = target.with_values(settings or {})
-        case str() | Path():
-            named = named_input(InputOptions(**_named(target, settings, device, download)))
-        case _:
-            named = target.with_values(settings_of(_texts(settings)))
-    return explained_rows(with_teachers(named), everything, bench_on(_device(device), may_fetch=download))
+    options = InputOptions(**_of_all(settings, device, download))
+    return explained_rows(with_teachers(input_given(target, options)), everything, bench_of(options))
 
 
 @needing_run("tunebook.export")
@@ -283,7 +281,7 @@ def shrink(  # noqa: PLR0913 - a person types these by name
         distillation=distillation,
         force=force,
         device=_device(device),
-        settings=_texts(settings),
+        settings=as_typed(settings),
         download=download,
     )
     return shrunk_network(_within_limits(options))
@@ -291,7 +289,7 @@ def shrink(  # noqa: PLR0913 - a person types these by name
 
 @needing_run("tunebook.backbones")
 def backbones(  # noqa: PLR0913 - a person types these by name
-    target: str | Path,
+    target: AnyInput,
     out: str | Path | None = None,
     *,
     models: Sequence[str] = (),
@@ -309,17 +307,18 @@ def backbones(  # noqa: PLR0913 - a person types these by name
     `models` are timm's names, `size` one of its lists, `weights` a folder with NAME.safetensors of each.
     """
     from search.commands.backbones import compared_backbones, write_next_study
+    from search.commands.named import input_given
     from search.commands.options import BackbonesOptions
 
     options = BackbonesOptions(
-        **_named(target, settings, device, download),
+        **_of_all(settings, device, download),
         models=",".join(models) or None,
         size=size,
         weights=None if weights is None else str(weights),
         out=_path(out),
         force=force,
     )
-    study, found = compared_backbones(options)
+    study, found = compared_backbones(input_given(target, options), options)
     write_next_study(study, found, options)
     return found
 
@@ -382,7 +381,7 @@ def ui(folder: str | Path, *, port: int = 5000) -> None:
 
 @needing_run("tunebook.lr_find")
 def lr_find(  # noqa: PLR0913 - a person types these by name
-    target: str | Path,
+    target: AnyInput,
     out: str | Path | None = None,
     *,
     settings: Settings | None = None,
@@ -392,36 +391,36 @@ def lr_find(  # noqa: PLR0913 - a person types these by name
     device: DeviceName | None = None,
     download: bool = False,
 ) -> LrBand:
-    """Return the band of learning rates at which the first steps of a recipe, or of data, train well; write
-    it to `out`, whose name ends with .png, .html or .json."""
+    """Return the band of learning rates at which the first steps of a recipe train well; write it
+    to `out`, whose name ends with .png, .html or .json."""
     from search.commands.options import LrFindOptions
     from search.commands.probes import rates_of
 
     options = LrFindOptions(
-        **_named(target, settings, device, download),
+        **_of_all(settings, device, download),
         steps=steps,
         sweeps=sweeps,
         out=_path(out),
         force=force,
     )
-    return rates_of(_loaded(_within_limits(options)), options).found
+    return rates_of(_loaded(target, _within_limits(options)), options).found
 
 
 @needing_run("tunebook.batch_find")
 def batch_find(
-    target: str | Path,
+    target: AnyInput,
     *,
     settings: Settings | None = None,
     limit_gib: float | None = None,
     device: DeviceName | None = None,
     download: bool = False,
 ) -> BatchFound:
-    """Return the largest micro-batch of a recipe, or of data, that fits into memory, and what is as fast."""
+    """Return the largest micro-batch of a recipe that fits into memory, and the smallest that is as fast."""
     from search.commands.options import BatchFindOptions
     from search.commands.probes import sizes_of
 
-    options = BatchFindOptions(**_named(target, settings, device, download), limit_gib=limit_gib)
-    return sizes_of(_loaded(options), options).found
+    options = BatchFindOptions(**_of_all(settings, device, download), limit_gib=limit_gib)
+    return sizes_of(_loaded(target, options), options).found
 
 
 @needing_run("tunebook.list_searches")
@@ -461,9 +460,9 @@ def open_report(folder: str | Path) -> None:
 
 @needing_run("tunebook.submit")
 def submit(
-    study: Study | str | Path,
-    address: str,
+    study: Study | Mapping[str, Any] | str | Path,
     *,
+    address: str,
     settings: Settings | None = None,
     env: Sequence[str] = (),
     download: bool = False,
@@ -473,16 +472,16 @@ def submit(
     `address` is the dashboard of the cluster's head, http://HEAD:8265; `env` are environment variables to
     pass on, NAME or NAME=VALUE. Submitted again, the same study goes on where it stopped.
     """
-    from search.commands.asked import settings_of, study_asked
+    from search.commands.asked import settings_of, study_asked, study_given
     from search.jobs import commands
 
-    values = settings_of(_texts(settings))
-    asked = study_asked(Path(study), values) if isinstance(study, str | Path) else study.with_values(values)
+    values = settings_of(as_typed(settings))
+    asked = study_asked(Path(study), values) if isinstance(study, str | Path) else study_given(study, values)
     return commands.submit(asked, address, environment=env, may_fetch=download)
 
 
 @needing_run("tunebook.status")
-def status(address: str, job: str | None = None) -> list[Job]:
+def status(job: str | None = None, *, address: str) -> list[Job]:
     """Return the searches that were submitted to a cluster, the latest first, or one of them."""
     from search.jobs import commands
 
@@ -490,7 +489,7 @@ def status(address: str, job: str | None = None) -> list[Job]:
 
 
 @needing_run("tunebook.stop")
-def stop(job: str, address: str) -> str:
+def stop(job: str, *, address: str) -> str:
     """Stop a submitted search cleanly, and wait for it; return its state, such as STOPPED."""
     from search.jobs import commands
 
@@ -498,7 +497,7 @@ def stop(job: str, address: str) -> str:
 
 
 @needing_run("tunebook.logs")
-def logs(job: str, address: str) -> str:
+def logs(job: str, *, address: str) -> str:
     """Return what a submitted search has printed so far."""
     from search.jobs import commands
 
@@ -506,7 +505,9 @@ def logs(job: str, address: str) -> str:
 
 
 @needing_run("tunebook.fetch")
-def fetch(job: str, address: str, out: str | Path | None = None, *, folder: str | None = None) -> Path:
+def fetch(
+    job: str, out: str | Path | None = None, *, address: str, folder: str | None = None
+) -> Path:
     """Copy the best recipe, the report and the journal of a submitted search to a new folder, by default
     ./NAME; return it.
 
@@ -517,25 +518,19 @@ def fetch(job: str, address: str, out: str | Path | None = None, *, folder: str 
     return commands.fetch(address, job, _path(out), folder)
 
 
-def _named(
-    target: str | Path, settings: Settings | None, device: DeviceName | None, download: bool
-) -> dict[str, Any]:
-    """Return what the options of all commands that read images have in common."""
-    return {
-        "file": str(target),
-        "settings": _texts(settings),
-        "device": _device(device),
-        "download": download,
-    }
+def _of_all(settings: Settings | None, device: DeviceName | None, download: bool) -> dict[str, Any]:
+    """Return the options of all commands that read images."""
+    return {"settings": as_typed(settings), "device": _device(device), "download": download}
 
 
-def _loaded(options: InputOptions) -> Target:
-    """Return what a path names, with its images loaded."""
+def _loaded(target: AnyInput, options: InputOptions) -> Target:
+    """Return what is given, with its images loaded."""
     from search.commands.inputs import load_target
-    from search.commands.named import input_with_images
+    from search.commands.named import input_given, needing_images
     from search.commands.options import bench_of
 
-    return load_target(input_with_images(options), options.file, bench=bench_of(options))
+    named, file = input_given(target, options), str(target) if isinstance(target, str | Path) else None
+    return load_target(needing_images(named), file, bench=bench_of(options))
 
 
 def _within_limits(options: Options) -> Options:
@@ -560,8 +555,3 @@ def _choice(kind: type[Choice], name: str, value: str) -> Choice:
 
 def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
-
-
-def _texts(settings: Settings | None) -> list[str]:
-    """Return settings as a command line has them."""
-    return [f"{path}={json.dumps(value)}" for path, value in (settings or {}).items()]

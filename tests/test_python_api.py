@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -18,7 +19,10 @@ from typer.core import TyperOption
 import tunebook
 from search.__main__ import app
 from search.commands import options
+from search.commands.asked import as_typed
 from search.commands.cli_page import commands_of
+from search.commands.named import input_given
+from search.commands.options import InputOptions
 from search.jobs import cli
 from search.results import Search
 from tests.search.reporting.test_terminal import search_folder, values
@@ -222,16 +226,34 @@ def test_an_export_has_the_formats_and_the_hardware_of_the_command(found: Search
             "device='tpu': expected auto, cpu or cuda",
         ),
         (lambda: tunebook.ui("nowhere"), "nowhere: not a search folder"),
-        (lambda: tunebook.submit("nowhere.yaml", "http://head:8265"), "nowhere.yaml: no such file"),
-        (lambda: tunebook.status("head"), "expected the dashboard's http://HOST:PORT"),
-        (lambda: tunebook.logs("flowers-1", "head"), "expected the dashboard's http://HOST:PORT"),
-        (lambda: tunebook.stop("flowers-1", "head"), "expected the dashboard's http://HOST:PORT"),
-        (lambda: tunebook.fetch("flowers-1", "head"), "expected the dashboard's http://HOST:PORT"),
+        (lambda: tunebook.search("digits", settings={"budget.trails": 3}), "budget.trails"),
+        (lambda: tunebook.forecast({"data": {"path": "digits"}}, settings={"budget.trials": 0}), "budget.trials"),
+        (lambda: tunebook.lr_find({"data": {"path": "nowhere"}}), "nowhere does not exist"),
+        (lambda: tunebook.batch_find(tunebook.Recipe(), settings={"loop.epoch": 3}), "loop.epoch"),
+        (lambda: tunebook.check({"data": {"path": "digits"}}, settings={"seed": object()}), "not plain data"),
+        (lambda: tunebook.backbones(tunebook.Recipe()), "give DATA or a study"),
+        (lambda: tunebook.submit({"data": {"path": "flowers"}}, address="http://head:8265"), "data.path"),
+        (lambda: tunebook.submit("nowhere.yaml", address="http://head:8265"), "nowhere.yaml: no such file"),
+        (lambda: tunebook.status(address="head"), "expected the dashboard's http://HOST:PORT"),
+        (lambda: tunebook.logs("flowers-1", address="head"), "expected the dashboard's http://HOST:PORT"),
+        (lambda: tunebook.stop("flowers-1", address="head"), "expected the dashboard's http://HOST:PORT"),
+        (lambda: tunebook.fetch("flowers-1", address="head"), "expected the dashboard's http://HOST:PORT"),
     ],
 )
 def test_a_function_refuses_what_its_command_refuses(call: Callable[[], object], said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)):
         call()
+
+
+def test_a_study_is_the_same_as_a_mapping_as_a_study_and_in_a_file(tmp_path: Path) -> None:
+    tree = {"data": {"path": "digits"}, "base": {"model.name": "resnet10t"}}
+    (tmp_path / "study.yaml").write_text(json.dumps(tree))
+    options = InputOptions(settings=as_typed({"optimizer.lr": 0.2, "budget.trials": 5}))
+    (of_file, of_mapping) = (input_given(each, options) for each in (tmp_path / "study.yaml", tree))
+    assert isinstance(of_file, tunebook.Study)
+    assert of_file == of_mapping == input_given(of_file, InputOptions())
+    assert (of_file.budget.trials, of_file.pinned["optimizer.lr"]) == (5, 0.2)
+    assert of_file.pinned["model.kind"] == "timm"
 
 
 def test_a_recipe_is_explained_and_trained(tmp_path: Path) -> None:

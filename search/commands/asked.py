@@ -7,12 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from search.study.objective import without_default_metric
 from search.study.study import RECIPE_SECTIONS, WEIGHTS, Study, data_name, study_tree_with
 from trainable.errors import UserError
 from trainable.models.network_names import model_named, other_library, with_library
 from trainable.recipe.models import FROM_SCRATCH, MODEL_NAME
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
-from trainable.recipe.trees import leaves
+from trainable.recipe.trees import NotPlain, as_json, leaves
 from trainable.recipe.yamlfile import parse_setting, read_tree
 from trainable.train_options import tell_library
 
@@ -20,12 +21,27 @@ MODEL_NAME_IN_STUDY = f"base.{MODEL_NAME}"
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
-    """Return the study in a file, or the default one, with values set by dotted path. Raises StudyError.
+    """Return the study in a file, or the default one, with values set by dotted path. Raises StudyError."""
+    tree = tree_with(read_tree(path) if path is not None else {}, values)
+    if path is None and "data.path" not in values:
+        raise UserError("give a study file, or --data PATH")
+    return Study.from_tree(tree, where=str(path) if path is not None else "")
 
-    `base.model` may be a name (`trainable.models.network_names.model_named`), and the name in a file may lack
-    the kind of its library; weights may be `none`. Names are looked up before any data are read.
+
+def study_given(study: Study | Mapping[str, Any], values: Mapping[str, Any]) -> Study:
+    """Return a study that Python code has, also as a mapping, with values set by dotted path. Raises
+    StudyError."""
+    tree = without_default_metric(study.model_dump(mode="json")) if isinstance(study, Study) else study
+    return Study.from_tree(tree_with(tree, values))
+
+
+def tree_with(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a study's tree with values set by dotted path, and each network with its library.
+
+    `base.model` may be a name (`trainable.models.network_names.model_named`), and the name in the tree may
+    lack the kind of its library; weights may be `none`. Names are looked up before any data are read. Raises
+    StudyError, ModelError.
     """
-    tree = read_tree(path) if path is not None else {}
     values = dict(values)
     task = _task_of({**tree, **values})
     if isinstance(name := values.get("base.model"), str):
@@ -36,14 +52,10 @@ def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
             values = {"base.model.kind": other, **values}
     if values.get(f"base.{WEIGHTS}") == FROM_SCRATCH:
         values[f"base.{WEIGHTS}"] = None
-    if path is None and "data.path" not in values:
-        raise UserError("give a study file, or --data PATH")
-    return Study.from_tree(
-        with_library_of_model(study_tree_with(tree, values)), where=str(path) if path is not None else ""
-    )
+    return _with_library_of_model(study_tree_with(tree, values))
 
 
-def with_library_of_model(tree: dict[str, Any]) -> dict[str, Any]:
+def _with_library_of_model(tree: dict[str, Any]) -> dict[str, Any]:
     """Return a study's tree in which a network that has only a name has its library, too. Raises ModelError
     for a name that none has."""
     base = tree.get("base")
@@ -77,6 +89,14 @@ def study_asked(path: Path | None, values: Mapping[str, Any]) -> Study:
     """Return what `study_from` does, and say whose network a bare name means that two libraries have."""
     tell_library(values.get("base.model", values.get(MODEL_NAME_IN_STUDY)), _task_of(values))
     return study_from(path, values)
+
+
+def as_typed(settings: Mapping[str, Any] | None) -> list[str]:
+    """Return values by dotted path as `--set` has them, such as `optimizer.lr=0.1`. Raises UserError."""
+    try:
+        return [f"{path}={as_json(value).decode()}" for path, value in (settings or {}).items()]
+    except NotPlain as error:
+        raise UserError(f"settings: {error}") from None
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:

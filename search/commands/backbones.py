@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from search.commands.named import named_input
+from search.commands.named import Input, named_input
 from search.commands.options import BackbonesOptions, bench_of
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, BackboneSize
@@ -32,17 +32,18 @@ def run_backbones(options: BackbonesOptions) -> None:
     from search.reporting import terminal
 
     say = silent if options.as_json else terminal.say
-    study, found = compared_backbones(options, say)
+    study, found = compared_backbones(named_input(options), options, say)
     _show(study, found, as_json=options.as_json)
     write_next_study(study, found, options, say)
 
 
-def compared_backbones(options: BackbonesOptions, say: Say = silent) -> tuple[Study, list[Candidate]]:
+def compared_backbones(
+    study: Input, options: BackbonesOptions, say: Say = silent
+) -> tuple[Study, list[Candidate]]:
     """Return the study whose images the networks were compared on, and what was measured of each, the best
-    first. Raises UserError."""
+    first. Raises UserError for what is no study, and for its options."""
     out, weights = options.out, options.weights
     size = _size(options.size)
-    study = named_input(options)
     if not isinstance(study, Study):
         raise UserError("backbones compares networks on images: give DATA or a study")
     _check_labelled(study.base_recipe().task)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from search.commands.named import Input, input_with_images
+from search.commands.named import Input, named_input, needing_images
 from search.commands.options import CheckOptions, bench_of, refuse_with_address
 from search.facts.measured import load_data
 from search.facts.start import find_start
@@ -57,7 +57,7 @@ def run_check(options: CheckOptions) -> bool:
     check_tools_named(options.debug or ())
     if new_list is not None:
         check_new_list(new_list)
-    named, _ = input_with_images(options), options.time  # two times are refused now
+    named, _ = needing_images(named_input(options)), options.time  # two times are refused now
     if new_list is not None:
         _check_lists_all(named)
     load_torch()
@@ -91,7 +91,7 @@ def check_cluster(options: CheckOptions, address: str) -> bool:
     refuse_with_address(
         {"--full": options.full, "--debug": options.debug, "--write-exclusions": options.write_exclusions}
     )
-    given = input_with_images(options)
+    given = needing_images(named_input(options))
     from search.commands.guests import resolved_study
     from search.running.cluster import joined
     from search.running.machines import asked, may_compile

@@ -5,10 +5,13 @@ It imports no torch, so that a mistake in what was typed, or in a YAML file, is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
-from search.commands.asked import settings_of, study_asked
+from search.commands.asked import settings_of, study_asked, study_given
 from search.commands.options import BackbonesOptions, InputOptions, SearchOptions
 from search.record.storage import local_folder
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study
@@ -24,6 +27,8 @@ from trainable.train_options import recipe_with_options, study_values
 YAML_ENDINGS = (".yaml", ".yml")
 
 Input = Recipe | Study | Path  # a path is a search's folder
+# what a function takes for it: a mapping is a study, a path that of a recipe, a study, a search or images
+AnyInput = Recipe | Study | Mapping[str, Any] | str | Path
 
 
 def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Input:
@@ -55,10 +60,23 @@ def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Inp
     return study
 
 
-def input_with_images(options: InputOptions) -> Input:
-    """Return what `named_input` does, for a command that reads the images of a recipe, too. Raises UserError
-    where they are not there."""
-    named = named_input(options)
+def input_given(given: AnyInput, options: InputOptions | BackbonesOptions) -> Input:
+    """Return what Python code gives, with the values that a command's options set: a recipe, a study, or what
+    their path names, as `named_input` does. Raises UserError."""
+    match given:
+        case str() | Path():
+            return named_input(replace(options, file=str(given)))
+        case Recipe():
+            return recipe_with_options(given, options)
+        case _:
+            study = study_given(given, study_values(options) | settings_of(options.settings or ()))
+            refuse_missing(study.data)
+            return study
+
+
+def needing_images(named: Input) -> Input:
+    """Return what was named, for what reads its images. Raises UserError where those of a recipe are not
+    there."""
     if isinstance(named, Recipe):
         refuse_missing(named.data)
     return named

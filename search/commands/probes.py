@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from rich.table import Table
 
-from search.commands.named import input_with_images
+from search.commands.named import named_input, needing_images
 from search.commands.options import BatchFindOptions, LrFindOptions, bench_of
 from spaces.domains import counted
 from trainable.collector import load_torch
@@ -135,7 +135,7 @@ def run_lr_find(options: LrFindOptions) -> bool:
     there is one. Raises UserError."""
     out, as_json = options.out, options.as_json
     _check_out(out, force=options.force)
-    named = input_with_images(options)
+    named = needing_images(named_input(options))
     load_torch()
     bench = bench_of(options)
     from search.commands.inputs import load_target
@@ -156,7 +156,7 @@ def run_lr_find(options: LrFindOptions) -> bool:
 def run_batch_find(options: BatchFindOptions) -> bool:
     """Print the micro-batch sizes that fit, and which to use; return whether any fits. Raises UserError."""
     _check_limit(options)
-    named = input_with_images(options)
+    named = needing_images(named_input(options))
     load_torch()
     bench = bench_of(options)
     from search.commands.inputs import load_target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.study.objective import PREFIX, function_faults
@@ -15,7 +14,6 @@ from spaces.priors import likeliest
 from trainable.errors import Fault, UserError, listed, quoted
 from trainable.recipe.models import ARGUMENTS, ModelSpec
 from trainable.recipe.trees import leaves
-from trainable.recipe.yamlfile import read_tree
 from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -57,7 +55,7 @@ def check_code(study: Study, code: Code, advice: str = "") -> None:
             raise UserError(f"this search uses code of yours, {word}={name}, which no file names: {how}")
 
 
-def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ranges) -> Study:
+def study_with_code(study: Study | Written, code: Code, ranges: Ranges) -> Study:
     """Return the study that a person's functions and ranges belong to, as plain data without code.
 
     The functions' names are labels in it. The first trial has the value in `base` of each argument that
@@ -65,7 +63,7 @@ def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ran
     UserError (StudyError, SpaceError, ModelError).
     """
     _check_functions(code)
-    tree = _tree_of(study)
+    tree = study.model_dump(mode="json") if isinstance(study, Study) else dict(study)
     tree = _with_ranges(tree, ranges)
     if code.data is not None:
         tree = {**tree, "data": _with_data(tree.get("data", {}), code)}
@@ -102,16 +100,6 @@ def _with_objective(tree: dict[str, Any], code: Code) -> dict[str, Any]:
     if metric is None:
         return tree
     return {**tree, "objective": {**objective, "own": True, "mode": getattr(metric, "mode", "max")}}
-
-
-def _tree_of(study: Study | Written | str | Path) -> dict[str, Any]:
-    match study:
-        case Study():
-            return study.model_dump(mode="json")
-        case Mapping():
-            return dict(study)
-        case _:
-            return dict(read_tree(study))
 
 
 def _overrides(tree: Written) -> dict[str, Any]:
