@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 if __name__ == "__main__":  # called as `python -m search`
@@ -13,7 +12,6 @@ if __name__ == "__main__":  # called as `python -m search`
     import_installed_alone()
 
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,9 +38,11 @@ from search.commands.options import (
     ResumeOptions,
     SearchOptions,
     ShrinkOptions,
+    aside,
     bench_of,
     command,
     exit_with,
+    tell_fields,
 )
 from search.jobs import cli
 from search.running.log_file import keeping_stages
@@ -94,31 +94,26 @@ def _driver(options: SearchOptions | ResumeOptions | ExtendOptions | AuditPrunin
 def _drive(run: Callable[[], str], address: str | Path, as_json: bool) -> None:
     """Drive a search, and end the command with the exit code of how that ended.
 
-    Where JSON is asked for, it is all that standard output gets: what a person reads meanwhile goes to
-    standard error.
+    Where JSON is asked for, it is all that standard output gets.
     """
-    if not as_json:
-        exit_with(run())
-    with redirect_stdout(sys.stderr):
+    with aside(as_json):
         state = run()
-    from search.learning.search import Search
-    from search.reporting import terminal
+    if as_json:
+        from search.learning.search import Search
+        from search.reporting import terminal
 
-    terminal.show(Search(address), as_json=True)
+        terminal.show(Search(address), as_json=True)
     exit_with(state)
 
 
 def _dry_run(drives: Driver, study: Study, as_json: bool) -> None:
     """Prepare a search, which says what it would take; with JSON that is all that standard output gets."""
-    if not as_json:
-        drives.prepare(study)
-        return
-    from search.commands.forecast import SCHEMA, forecast_of, forecast_tree
-
-    with redirect_stdout(sys.stderr):
+    with aside(as_json):
         prepared = drives.prepare(study)
-    tree = forecast_tree(lambda: forecast_of(prepared))  # by what was tried just now
-    tell_json(json.dumps({"schema": SCHEMA, **tree}, indent=2))
+    if as_json:
+        from search.commands.forecast import forecast_of, forecast_tree
+
+        tell_fields(forecast_tree(lambda: forecast_of(prepared)))  # by what was tried just now
 
 
 @command(app, "tunebook search flowers/ --hours 2")
@@ -177,8 +172,9 @@ def report(options: ReportOptions) -> None:
 def open_(folder: Folder) -> None:
     """Open a search's report in the browser; it is written first where it is missing or old."""
     from search.commands.report import open_report
+    from search.reporting.terminal import say
 
-    open_report(folder)
+    open_report(folder, say)
 
 
 @command(app, "tunebook list", name="list")
@@ -196,12 +192,14 @@ def list_(
 
 @command(app, "tunebook rename searches/flowers tulips")
 def rename(
-    folder: Folder, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
+    folder: Folder,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    json: Json = False,
 ) -> None:
     """Give a search another name: its folder, and its own run in MLflow (trials' runs keep theirs)."""
     from search.commands.searches import run_rename
 
-    run_rename(folder, name)
+    run_rename(folder, name, as_json=json)
 
 
 @command(app, "tunebook delete searches/flowers")
@@ -223,12 +221,16 @@ def ui(
 
 
 @command(app, "tunebook sync searches/flowers")
-def sync(folder: Folder) -> None:
+def sync(folder: Folder, json: Json = False) -> None:
     """Send to MLflow, and to an object store, what could not be sent while the search ran."""
     with stage(IMPORTS), paused():
         from search.commands.guests import sync as send
 
-    raise typer.Exit(0 if send(folder) else FAILED)
+    with aside(json):
+        complete = send(folder)
+    if json:
+        tell_fields({"complete": complete})
+    raise typer.Exit(0 if complete else FAILED)
 
 
 @command(app, "tunebook audit searches/flowers --json")

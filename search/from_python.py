@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from search.commands.asked import as_typed, settings_of, study_given, tree_with
 from search.commands.named import is_file_or_search
-from search.commands.options import search_folder
+from search.commands.options import function_of_command, search_folder
 from search.record.home import Home
 from search.running.cluster_token import send_token
 from search.study.code import NO_CODE, Code, Ranges, study_with_code
 from search.study.study import Study, study_tree_with
 from trainable.collector import paused
 from trainable.errors import UserError
-from trainable.extras import needing_run
 from trainable.recipe.yamlfile import read_tree
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -42,7 +41,7 @@ class SearchFailed(Exception):
         self.search = search
 
 
-@needing_run("tunebook.search")
+@function_of_command
 def search(  # noqa: PLR0913 - a person types these by name
     study: Study | Mapping[str, Any] | str | Path,
     *,
@@ -88,7 +87,7 @@ def search(  # noqa: PLR0913 - a person types these by name
     return _returned(drives.search(asked, again=resume), Home.of(asked).address)
 
 
-@needing_run("tunebook.forecast")
+@function_of_command
 def forecast(  # noqa: PLR0913 - a person types these by name
     study: Study | Mapping[str, Any] | str | Path,
     *,
@@ -114,7 +113,7 @@ def forecast(  # noqa: PLR0913 - a person types these by name
     return forecast_of(silent.prepare(resolved_study(asked)))
 
 
-@needing_run("tunebook.extend")
+@function_of_command
 def extend(  # noqa: PLR0913 - a person types these by name
     folder: str | Path,
     trials: int,
@@ -139,7 +138,7 @@ def extend(  # noqa: PLR0913 - a person types these by name
     return _returned(drives.extend(where, trials), str(folder))
 
 
-@needing_run("tunebook.resume")
+@function_of_command
 def resume(  # noqa: PLR0913 - a person types these by name
     folder: str | Path,
     *,
@@ -159,7 +158,7 @@ def resume(  # noqa: PLR0913 - a person types these by name
     return _returned(drives.resume(where), str(folder))
 
 
-@needing_run("tunebook.audit_pruning")
+@function_of_command
 def audit_pruning(
     folder: str | Path, share: float = 0.1, *, address: str | None = None, download: bool = False
 ) -> Search:

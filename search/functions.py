@@ -1,7 +1,7 @@
 """The commands as functions: they take what the commands' options take, and return what these print.
 
-What a function calls its `target` is a Recipe, a Study, a mapping of a study's fields, or the path of a recipe,
-a study, a search or images. Where one recipe is needed, all but a recipe stand for their first trial.
+What a function calls its `target` is a Recipe, a Study, a mapping of a study's fields, or the path of a
+recipe, a study, a search or images. Where one recipe is needed, all but a recipe stand for their first trial.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 from search.commands.asked import as_typed
+from search.commands.options import function_of_command
 from search.results.search import Search
 from trainable.bench import DeviceChoice, bench_on
 from trainable.collector import load_torch
 from trainable.errors import UserError
-from trainable.extras import needing_run
 from trainable.recipe import Recipe
 
 if TYPE_CHECKING:  # torch and MLflow take seconds to import
@@ -52,13 +52,13 @@ FormatName = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
 Settings = Mapping[str, Any]  # values by dotted path, as `--set` gives them: {"optimizer.lr": 0.1}
 
 
-@needing_run("tunebook.show")
+@function_of_command
 def show(folder: str | Path) -> Search:
     """Return the search in a folder or at a URI, as it is now."""
     return Search(folder)
 
 
-@needing_run("tunebook.train")
+@function_of_command
 def train(  # noqa: PLR0913 - a person types these by name
     recipe: Recipe | str | Path,
     *,
@@ -106,7 +106,7 @@ def train(  # noqa: PLR0913 - a person types these by name
     )
 
 
-@needing_run("tunebook.check")
+@function_of_command
 def check(  # noqa: PLR0913 - a person types these by name
     target: AnyInput,
     *,
@@ -150,7 +150,7 @@ def check(  # noqa: PLR0913 - a person types these by name
     )
 
 
-@needing_run("tunebook.explain")
+@function_of_command
 def explain(
     target: AnyInput,
     *,
@@ -172,7 +172,7 @@ def explain(
     return explained_rows(with_teachers(input_given(target, options)), everything, bench_of(options))
 
 
-@needing_run("tunebook.export")
+@function_of_command
 def export(  # noqa: PLR0913 - a person types these by name
     source: str | Path,
     out: str | Path | None = None,
@@ -220,7 +220,7 @@ def export(  # noqa: PLR0913 - a person types these by name
     return asked_export(_within_limits(options))
 
 
-@needing_run("tunebook.bundle")
+@function_of_command
 def bundle(  # noqa: PLR0913 - a person types these by name
     folder: str | Path,
     out: str | Path,
@@ -242,7 +242,7 @@ def bundle(  # noqa: PLR0913 - a person types these by name
     return written_bundle(options, model=model, data=data)
 
 
-@needing_run("tunebook.shrink")
+@function_of_command
 def shrink(  # noqa: PLR0913 - a person types these by name
     source: str | Path,
     out: str | Path | None = None,
@@ -287,7 +287,7 @@ def shrink(  # noqa: PLR0913 - a person types these by name
     return shrunk_network(_within_limits(options))
 
 
-@needing_run("tunebook.backbones")
+@function_of_command
 def backbones(  # noqa: PLR0913 - a person types these by name
     target: AnyInput,
     out: str | Path | None = None,
@@ -323,7 +323,7 @@ def backbones(  # noqa: PLR0913 - a person types these by name
     return found
 
 
-@needing_run("tunebook.refine")
+@function_of_command
 def refine(folder: str | Path, out: str | Path | None = None, *, force: bool = False) -> Refined:
     """Audit a search that has ended; return its findings and the next study, which is written to `out` where
     there is one."""
@@ -333,7 +333,7 @@ def refine(folder: str | Path, out: str | Path | None = None, *, force: bool = F
     return refined_search(RefineOptions(folder=search_folder(str(folder)), out=_path(out), force=force))
 
 
-@needing_run("tunebook.report")
+@function_of_command
 def report(
     folder: str | Path,
     out: str | Path | None = None,
@@ -350,7 +350,7 @@ def report(
     return written_report(ReportOptions(folder=where, out=_path(out), compare=others, force=force))
 
 
-@needing_run("tunebook.audit")
+@function_of_command
 def audit(folder: str | Path) -> Audit:
     """Compare a search's journal with MLflow, optuna.db and the checkpoints; return where they differ."""
     from search.followers.audit import audit as compared
@@ -358,7 +358,7 @@ def audit(folder: str | Path) -> Audit:
     return compared(Search(folder))
 
 
-@needing_run("tunebook.sync")
+@function_of_command
 def sync(folder: str | Path) -> bool:
     """Send to MLflow, and to an object store, what could not be sent; return whether nothing is left."""
     from search.commands.guests import sync as send
@@ -367,7 +367,7 @@ def sync(folder: str | Path) -> bool:
     return send(search_folder(str(folder)))
 
 
-@needing_run("tunebook.ui")
+@function_of_command
 def ui(folder: str | Path, *, port: int = 5000) -> None:
     """Serve MLflow's pages on a search's runs at http://127.0.0.1:PORT, until Ctrl-C; print their addresses.
 
@@ -379,7 +379,7 @@ def ui(folder: str | Path, *, port: int = 5000) -> None:
     serve(search_folder(str(folder)), port)
 
 
-@needing_run("tunebook.lr_find")
+@function_of_command
 def lr_find(  # noqa: PLR0913 - a person types these by name
     target: AnyInput,
     out: str | Path | None = None,
@@ -406,7 +406,7 @@ def lr_find(  # noqa: PLR0913 - a person types these by name
     return rates_of(_loaded(target, _within_limits(options)), options).found
 
 
-@needing_run("tunebook.batch_find")
+@function_of_command
 def batch_find(
     target: AnyInput,
     *,
@@ -423,7 +423,7 @@ def batch_find(
     return sizes_of(_loaded(target, options), options).found
 
 
-@needing_run("tunebook.list_searches")
+@function_of_command
 def list_searches(storage: str | Path = "searches") -> list[ListedSearch]:
     """Return the searches of a storage, a folder or a URI, the latest first."""
     from search.record.listing import searches_in
@@ -431,7 +431,7 @@ def list_searches(storage: str | Path = "searches") -> list[ListedSearch]:
     return searches_in(str(storage))
 
 
-@needing_run("tunebook.rename")
+@function_of_command
 def rename(folder: str | Path, name: str) -> Path:
     """Give a search another name, in its storage and in MLflow; return its new folder."""
     from search.commands.options import search_folder
@@ -440,7 +440,7 @@ def rename(folder: str | Path, name: str) -> Path:
     return rename_search(search_folder(str(folder)), name)
 
 
-@needing_run("tunebook.delete")
+@function_of_command
 def delete(folder: str | Path) -> SearchExtent:
     """Delete a search with its runs in MLflow, unasked; return what it consisted of."""
     from search.commands.options import search_folder
@@ -449,16 +449,17 @@ def delete(folder: str | Path) -> SearchExtent:
     return delete_search(search_folder(str(folder)))
 
 
-@needing_run("tunebook.open_report")
-def open_report(folder: str | Path) -> None:
-    """Open a search's report in the browser; it is written first where it is missing or old."""
+@function_of_command
+def open_report(folder: str | Path) -> Path:
+    """Open a search's report in the browser, and return its file; it is written first where it is missing or
+    old."""
     from search.commands.options import search_folder
     from search.commands.report import open_report as opened
 
-    opened(search_folder(str(folder)))
+    return opened(search_folder(str(folder)))
 
 
-@needing_run("tunebook.submit")
+@function_of_command
 def submit(
     study: Study | Mapping[str, Any] | str | Path,
     *,
@@ -480,7 +481,7 @@ def submit(
     return commands.submit(asked, address, environment=env, may_fetch=download)
 
 
-@needing_run("tunebook.status")
+@function_of_command
 def status(job: str | None = None, *, address: str) -> list[Job]:
     """Return the searches that were submitted to a cluster, the latest first, or one of them."""
     from search.jobs import commands
@@ -488,7 +489,7 @@ def status(job: str | None = None, *, address: str) -> list[Job]:
     return commands.submitted(address, job)
 
 
-@needing_run("tunebook.stop")
+@function_of_command
 def stop(job: str, *, address: str) -> str:
     """Stop a submitted search cleanly, and wait for it; return its state, such as STOPPED."""
     from search.jobs import commands
@@ -496,7 +497,7 @@ def stop(job: str, *, address: str) -> str:
     return commands.stop(address, job)
 
 
-@needing_run("tunebook.logs")
+@function_of_command
 def logs(job: str, *, address: str) -> str:
     """Return what a submitted search has printed so far."""
     from search.jobs import commands
@@ -504,10 +505,8 @@ def logs(job: str, *, address: str) -> str:
     return commands.printed(address, job)
 
 
-@needing_run("tunebook.fetch")
-def fetch(
-    job: str, out: str | Path | None = None, *, address: str, folder: str | None = None
-) -> Path:
+@function_of_command
+def fetch(job: str, out: str | Path | None = None, *, address: str, folder: str | None = None) -> Path:
     """Copy the best recipe, the report and the journal of a submitted search to a new folder, by default
     ./NAME; return it.
 

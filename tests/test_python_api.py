@@ -227,7 +227,10 @@ def test_an_export_has_the_formats_and_the_hardware_of_the_command(found: Search
         ),
         (lambda: tunebook.ui("nowhere"), "nowhere: not a search folder"),
         (lambda: tunebook.search("digits", settings={"budget.trails": 3}), "budget.trails"),
-        (lambda: tunebook.forecast({"data": {"path": "digits"}}, settings={"budget.trials": 0}), "budget.trials"),
+        (
+            lambda: tunebook.forecast({"data": {"path": "digits"}}, settings={"budget.trials": 0}),
+            "budget.trials",
+        ),
         (lambda: tunebook.lr_find({"data": {"path": "nowhere"}}), "nowhere does not exist"),
         (lambda: tunebook.batch_find(tunebook.Recipe(), settings={"loop.epoch": 3}), "loop.epoch"),
         (lambda: tunebook.check({"data": {"path": "digits"}}, settings={"seed": object()}), "not plain data"),
@@ -243,6 +246,26 @@ def test_an_export_has_the_formats_and_the_hardware_of_the_command(found: Search
 def test_a_function_refuses_what_its_command_refuses(call: Callable[[], object], said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)):
         call()
+
+
+def test_a_message_that_names_an_option_has_a_note_with_the_parameter(found: Search, tmp_path: Path) -> None:
+    (tmp_path / "best.yaml").write_text("earlier")
+    with pytest.raises(UserError, match=r"-o: .*--force to overwrite it") as raised:
+        tunebook.export(found.folder, tmp_path / "best.yaml")
+    assert raised.value.__notes__ == ["in Python -o is out=, --force is force="]
+    with pytest.raises(UserError) as raised:
+        tunebook.show("nowhere").summary  # noqa: B018
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_a_function_that_returns_its_answer_prints_nothing(
+    found: Search, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    assert tunebook.open_report(found.folder) == found.folder / "report.html"
+    assert tunebook.rename(found.folder, "tulips") == found.folder.with_name("tulips")
+    assert tunebook.delete(found.folder.with_name("tulips")).trials == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_a_study_is_the_same_as_a_mapping_as_a_study_and_in_a_file(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # torch and Ray take seconds to import
 MakeForecast = Callable[[], Forecast]
 MOST_DECODED = 10_000  # so many images at most are decoded for a forecast alone
 DRAWS = 48  # so many of the search's first trials are looked at: of others it learns from results
-SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)

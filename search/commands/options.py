@@ -8,18 +8,26 @@ completion and docs/cli.md come from these declarations.
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 
 import typer
 
 from search.running.cluster_token import send_token
 from trainable.bench import Bench, Say, bench_on, silent
 from trainable.errors import UserError
+from trainable.extras import needing_run
 from trainable.files.store import is_uri
+from trainable.terminal import tell_json
 from trainable.train_options import (
     DataOptions,
     Device,
@@ -33,6 +41,10 @@ from trainable.train_options import (
 )
 
 EXAMPLE = "Example: "
+SCHEMA = 1  # of the answers that `tell_fields` prints
+OPTION = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]+|-o)(?![\w-])")  # as messages name them
+# what a function calls an option, where that is not its name with "_" for "-"
+PARAMETERS = {"-o": "out", "--all": "everything", "--from": "folder", "--set": "settings"}
 LEAST_STEPS = 30  # that of trainable.probes.lr_find, which imports torch
 FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
 IMPORTS = "loading torch and Ray"  # a stage of commands that search
@@ -45,6 +57,9 @@ EXIT_CODES = {
     "terminated": TERMINATED,
     "hung up": HUNG_UP,
 }
+
+Taken = ParamSpec("Taken")
+Answer = TypeVar("Answer")
 
 
 def _with_token(address: str | None) -> str | None:
@@ -166,6 +181,26 @@ def command(
         return run
 
     return add
+
+
+def function_of_command(run: Callable[Taken, Answer]) -> Callable[Taken, Answer]:
+    """Make a function of `tunebook` of what does a command's work: it says how to get a package that is not
+    installed, and, where a message names an option, what the parameter is called."""
+    parameters = signature(run).parameters
+
+    @wraps(run)
+    def call(*args: Taken.args, **kwargs: Taken.kwargs) -> Answer:
+        try:
+            with needing_run(f"tunebook.{run.__name__}"):
+                return run(*args, **kwargs)
+        except UserError as error:
+            options = dict.fromkeys(OPTION.findall(str(error)))
+            names = {each: PARAMETERS.get(each, each.strip("-").replace("-", "_")) for each in options}
+            if told := [f"{each} is {name}=" for each, name in names.items() if name in parameters]:
+                error.add_note(f"in Python {', '.join(told)}")
+            raise
+
+    return call
 
 
 def bench_of(options: DataOptions, say: Say = silent) -> Bench:
@@ -503,6 +538,7 @@ class DeleteOptions:
 
     folder: Folder
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False
+    as_json: Json = False
 
 
 @dataclass(frozen=True)
@@ -527,6 +563,17 @@ def refuse_with_address(options: Mapping[str, object]) -> None:
     """Refuse options, by their names, that mean nothing where a cluster is looked at."""
     if given := [name for name, value in options.items() if value]:
         raise typer.BadParameter(f"{' and '.join(given)}: not with --address, which checks machines alone")
+
+
+def aside(as_json: bool) -> AbstractContextManager[object]:
+    """Leave standard output to JSON where that is asked for: what a person reads in the block goes to
+    standard error."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+
+
+def tell_fields(fields: Mapping[str, object]) -> None:
+    """Print as JSON what a command answers."""
+    tell_json(json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False))
 
 
 def exit_with(state: str) -> None:

@@ -14,6 +14,7 @@ from search.reporting.gather import report_of
 from search.reporting.page import live_page, write_as, write_report
 from search.reporting.terminal import say
 from search.study import STUDY_FILE
+from trainable.bench import Say, silent
 from trainable.errors import UserError
 from trainable.files.folders import refuse_existing
 from trainable.terminal import tell_json
@@ -56,13 +57,14 @@ def written_report(options: ReportOptions) -> Path:
     return write_report(Search(options.folder), report) if out is None else write_as(out, report)
 
 
-def open_report(folder: Path) -> None:
-    """Open a search's report in the browser, and print its path; it is written first where it is missing or
+def open_report(folder: Path, say: Say = silent) -> Path:
+    """Open a search's report in the browser, and return its path; it is written first where it is missing or
     older than what it shows. Raises UserError where there is no search, or it cannot be written."""
     file = current_report(folder)
     say(str(file))
     if not webbrowser.open(file.absolute().as_uri()):
         say("no browser was found here; open this file in one")
+    return file
 
 
 def current_report(folder: Path) -> Path:

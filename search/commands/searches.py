@@ -6,11 +6,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
-from search.commands.options import FAILED, DeleteOptions
+from search.commands.options import FAILED, DeleteOptions, aside, tell_fields
 from search.record.listing import ListedSearch, searches_in
 from spaces.domains import counted, disk_size
 from trainable.errors import UserError
@@ -52,30 +53,38 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def run_rename(folder: Path, name: str) -> None:
-    """Rename a search, and print where it is now. Raises UserError, and nothing is renamed then."""
+def run_rename(folder: Path, name: str, *, as_json: bool) -> None:
+    """Rename a search, and print where it is now. Raises UserError."""
     from search.followers.rename_delete import rename_search
 
-    with stage("renaming the search"):
+    with aside(as_json), stage("renaming the search"):
         now = rename_search(folder, name, tell)
-    tell(f"{folder} -> {now}")
+    if as_json:
+        tell_fields({"folder": str(now)})
+    else:
+        tell(f"{folder} -> {now}")
 
 
 def run_delete(options: DeleteOptions) -> None:
-    """Delete a search once a person has agreed. Raises UserError, and nothing is deleted then."""
+    """Delete a search once a person has agreed, and print what it consisted of. Raises UserError."""
     from search.followers.rename_delete import delete_search, extent_of
 
     folder = options.folder
-    extent = extent_of(folder)
-    runs = f"; {counted(extent.runs, 'run')} in MLflow ({extent.tracking})" if extent.runs else ""
-    tell(f"{extent.address}: {counted(extent.trials, 'trial')}, {disk_size(extent.bytes)}{runs}")
-    if not options.yes:
-        if not sys.stdin.isatty():
-            raise UserError("standard input is no terminal, so nobody can be asked; give --yes to delete it")
-        if not typer.confirm("Delete all of this?"):
-            tell("nothing was deleted")
-            raise typer.Exit(FAILED)
-    with stage("deleting the search"):
-        delete_search(folder, tell)
-    kept = "; MLflow keeps deleted runs until `mlflow gc`" if extent.runs else ""
-    tell(f"deleted{kept}")
+    with aside(options.as_json):
+        extent = extent_of(folder)
+        runs = f"; {counted(extent.runs, 'run')} in MLflow ({extent.tracking})" if extent.runs else ""
+        tell(f"{extent.address}: {counted(extent.trials, 'trial')}, {disk_size(extent.bytes)}{runs}")
+        if not options.yes:
+            if not sys.stdin.isatty():
+                raise UserError(
+                    "standard input is no terminal, so nobody can be asked; give --yes to delete it"
+                )
+            if not typer.confirm("Delete all of this?"):
+                tell("nothing was deleted")
+                raise typer.Exit(FAILED)
+        with stage("deleting the search"):
+            deleted = delete_search(folder, tell)
+        kept = "; MLflow keeps deleted runs until `mlflow gc`" if extent.runs else ""
+        tell(f"deleted{kept}")
+    if options.as_json:
+        tell_fields(asdict(deleted))

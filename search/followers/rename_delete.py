@@ -40,12 +40,13 @@ class SearchExtent:
     trials: int
     bytes: int  # of its folder; of a search in an object store, of what is stored there
     runs: int  # in MLflow, as far as they were sent; none of a folder that was copied from another place
-    tracking: str  # MLflow's URI without a password
+    tracking: str | None  # MLflow's URI without a password; None where the study names none
 
 
 def extent_of(folder: Path) -> SearchExtent:
     """Return what the search in a folder of this machine consists of. Raises UserError where it is none."""
     study, home, cursor = read_search(folder), home_to_write(folder.absolute()), read_cursor(folder)
+    uri = study.tracking.uri
     if home.store is not None:
         size = sum(size for size, _ in home.store.files().values())
     else:
@@ -55,7 +56,7 @@ def extent_of(folder: Path) -> SearchExtent:
         trials=len(read_record(folder).trials),
         bytes=size,
         runs=1 + len(cursor.run_ids) if cursor is not None and _has_runs(study, folder) else 0,
-        tracking=without_password(str(study.tracking.uri)),
+        tracking=None if uri is None else without_password(uri),
     )
 
 

@@ -17,7 +17,9 @@ from search.commands.options import (
     Storage,
     StudyOptions,
     TrackingUri,
+    aside,
     command,
+    tell_fields,
 )
 from trainable.train_options import Json, study_values
 
@@ -31,7 +33,9 @@ Dashboard = Annotated[
         help="The dashboard of the cluster's head.",
     ),
 ]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, as `submit` and `status` print it.")]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", help="A job's name, as `submit` and `status` print it.")
+]
 # the exit code for the state in which a job ended; any other state is a failure
 EXIT_CODES_OF_JOBS = {"SUCCEEDED": 0, "STOPPED": INTERRUPTED}
 
@@ -54,6 +58,7 @@ class SubmitOptions(StudyOptions):
         typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
     ] = None
     detach: Annotated[bool, typer.Option("--detach", help="Do not follow the job's log.")] = False
+    as_json: Json = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ class FetchOptions:
             help="The search's folder on the cluster, for a job that `submit` did not start.",
         ),
     ] = None
+    as_json: Json = False
 
 
 @command(app, "tunebook submit study.yaml --address http://head:8265 --name flowers")
@@ -92,10 +98,16 @@ def submit(options: SubmitOptions) -> None:
     address = options.address
     asked = study_asked(options.study, study_values(options) | settings_of(options.settings or ()))
     from search.jobs import commands
+    from search.reporting import terminal
 
-    job = commands.submit(asked, address, environment=options.env or (), may_fetch=options.download)
-    if not options.detach:
-        raise typer.Exit(EXIT_CODES_OF_JOBS.get(commands.follow(address, job), FAILED))
+    passed_on, may_fetch = options.env or (), options.download
+    with aside(options.as_json):
+        job = commands.submit(asked, address, environment=passed_on, may_fetch=may_fetch, say=terminal.say)
+        ended = None if options.detach else commands.follow(address, job)
+    if options.as_json:
+        tell_fields({"job": job, "state": ended and ended.lower()})
+    if ended is not None:
+        raise typer.Exit(EXIT_CODES_OF_JOBS.get(ended, FAILED))
 
 
 @command(app, "tunebook status --address http://head:8265")
@@ -111,11 +123,16 @@ def status(
 
 
 @command(app, "tunebook stop flowers-3f9c1a --address http://head:8265")
-def stop(job: JobName, address: Dashboard) -> None:
+def stop(job: JobName, address: Dashboard, json: Json = False) -> None:
     """Stop a submitted search cleanly; submit it again to resume it."""
     from search.jobs import commands
+    from search.reporting import terminal
 
-    raise typer.Exit(0 if commands.stop(address, job) in ("STOPPED", "SUCCEEDED") else FAILED)
+    with aside(json):
+        state = commands.stop(address, job, terminal.say)
+    if json:
+        tell_fields({"job": job, "state": state.lower()})
+    raise typer.Exit(0 if state in ("STOPPED", "SUCCEEDED") else FAILED)
 
 
 @command(app, "tunebook logs flowers-3f9c1a --follow --address http://head:8265")
@@ -132,5 +149,9 @@ def logs(options: LogsOptions) -> None:
 def fetch(options: FetchOptions) -> None:
     """Copy the best recipe, the report and the journal of a submitted search to this machine."""
     from search.jobs import commands
+    from search.reporting import terminal
 
-    commands.fetch(options.address, options.job, options.out, options.folder)
+    with aside(options.as_json):
+        folder = commands.fetch(options.address, options.job, options.out, options.folder, terminal.say)
+    if options.as_json:
+        tell_fields({"folder": str(folder)})

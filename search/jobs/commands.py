@@ -20,6 +20,7 @@ from search.jobs.parcel import unpacked
 from search.record.home import NO_SEARCH, Home
 from search.reporting import terminal
 from search.study import STUDY_FILE, Study
+from trainable.bench import Say, silent
 from trainable.errors import UserError
 from trainable.files.folders import temporary_folder
 from trainable.files.store import name_in
@@ -35,7 +36,14 @@ FETCH_SECONDS, STATUS_SECONDS = 300.0, 60.0
 RAYS_OWN = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \w+\.py:\d+ -- ")
 
 
-def submit(study: Study, address: str, *, environment: Sequence[str] = (), may_fetch: bool = False) -> str:
+def submit(
+    study: Study,
+    address: str,
+    *,
+    environment: Sequence[str] = (),
+    may_fetch: bool = False,
+    say: Say = silent,
+) -> str:
     """Start a search as a job of the cluster and return the job's name.
 
     Submitted again, the same study goes on where it stopped. Raises UserError, before anything is sent, where
@@ -54,7 +62,7 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), may_f
         metadata = {SEARCH: str(study.name), FOLDER: folder}
         with stage("sending the search to the cluster"):
             jobs.submit(entrypoint("search", "search", STUDY_FILE, *flags), name, runtime_env, metadata)
-    terminal.say(f"job {name}: the search {study.name}, in {folder} on the cluster")
+    say(f"job {name}: the search {study.name}, in {folder} on the cluster")
     return name
 
 
@@ -157,7 +165,7 @@ def _shown(jobs: Jobs, job: Job, there: str) -> str:
     return "\n".join(_without_rays(text))
 
 
-def stop(address: str, name: str) -> str:
+def stop(address: str, name: str, say: Say = silent) -> str:
     """Have a search end cleanly, as with Ctrl-C, and wait for it; return the state in which it is then."""
     jobs = Jobs(address)
     job = jobs.one(name)
@@ -167,11 +175,13 @@ def stop(address: str, name: str) -> str:
         state = jobs.ended(name, STOP_SECONDS).status
     again = f"; submit the same study with --name {job.metadata.get(SEARCH, 'NAME')} to go on"
     outcomes = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
-    terminal.say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
+    say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
     return state
 
 
-def fetch(address: str, name: str, out: Path | None = None, there: str | None = None) -> Path:
+def fetch(
+    address: str, name: str, out: Path | None = None, there: str | None = None, say: Say = silent
+) -> Path:
     """Copy a search's recipe, report and journal here; return the folder, which `tunebook show` reads.
 
     `there` is the search's folder on the cluster; a job that `submit` started knows it. Checkpoints stay on
@@ -188,9 +198,7 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
     names = unpacked(_printed(jobs, job, "fetch", FETCH_SECONDS, "search.jobs.parcel", there), folder)
-    terminal.say(
-        f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search"
-    )
+    say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search")
     return folder
 
 

@@ -79,6 +79,17 @@ def test_a_deleted_search_is_gone(tunebook: Tunebook, folder: Path) -> None:
     assert (code, folder.exists(), "3 trials" in out, " kB" in out) == (0, False, True, True)
 
 
+def test_rename_and_delete_answer_in_json(tunebook: Tunebook, folder: Path) -> None:
+    now, runs = folder.with_name("tulips"), {"runs": 0, "tracking": None}
+    _, out, _ = tunebook("rename", folder, "tulips", "--json")
+    assert json.loads(out) == {"schema": 1, "folder": str(now)}
+    _, out, err = tunebook("delete", now, "--yes", "--json")
+    answer = json.loads(out)
+    assert answer.pop("bytes") > 0
+    assert answer == {"schema": 1, "address": str(now), "trials": 3, **runs}
+    assert err.endswith("deleted\n")
+
+
 @pytest.fixture
 def in_store(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Return the same search in a store, at a URI."""

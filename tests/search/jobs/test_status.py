@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from search.jobs import commands
 from search.jobs.client import FOLDER, SEARCH
+from tests.search.command_line import Tunebook
 
 RAYS = "2026-11-29 16:00:01,234\tINFO job_manager.py:568 -- Runtime env is setting up.\n"
 
@@ -46,6 +48,9 @@ class FakeJobs:
     def forget(self, name: str) -> None:
         pass
 
+    def stop(self, name: str) -> None:
+        pass
+
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,3 +74,10 @@ def test_a_search_that_has_not_begun_is_said_to_have_nothing_to_show(
     commands.status("http://head:8265", "mine-1")
     said = " ".join(capsys.readouterr().out.split())
     assert "nothing to show yet: mine-1: `show` failed on the cluster: tunebook: /shared/mine: not" in said
+
+
+def test_a_stopped_job_answers_in_json_alone(tunebook: Tunebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeJobs, "state", "STOPPED")
+    code, out, err = tunebook("stop", "mine-1", "--address", "http://head:8265", "--json")
+    assert (code, json.loads(out)) == (0, {"schema": 1, "job": "mine-1", "state": "stopped"})
+    assert "submit the same study with --name mine to go on" in err
