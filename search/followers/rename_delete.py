@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from search.followers.consumer import error_line
 from search.followers.database import quiet_mlflow
+from search.followers.mirror import OTHER_MIRROR
 from search.followers.run_updates import NOTE, SEARCH_ID
 from search.followers.saved_view import AGAIN, TAG
 from search.followers.uri import database_file, without_password
@@ -64,8 +65,8 @@ def rename_search(folder: Path, name: str, say: Say = silent) -> Path:
     """Give a search another name, in its storage, in MLflow and in optuna.db; return its new folder.
 
     Raises UserError while a driver is at work or MLflow is being sent to, for a name that no search can have
-    or that is taken, where MLflow does not answer, and for a search in an object store. Nothing has changed
-    then.
+    or that is taken, where MLflow does not answer, and for a search in an object store. The folder has its
+    old name then, and until all else has the new one: what broke off is finished by the same call.
     """
     folder = folder.absolute()
     home, study = home_to_write(folder), read_search(folder)
@@ -81,10 +82,9 @@ def rename_search(folder: Path, name: str, say: Say = silent) -> Path:
         with _named("renamed"):
             _rename_runs(study, folder, name)
         if (mirror := folder / MIRROR_FILE).exists():
-            with closing(sqlite3.connect(mirror)) as database, database:
-                database.execute("UPDATE studies SET study_name = ? WHERE study_name = ?", (name, study.name))
+            _rename_mirror(mirror, study, name)
+        renamed.write(folder)
         os.rename(folder, target)
-        renamed.write(target)
     return target
 
 
@@ -145,7 +145,7 @@ def _rename_runs(study: Study, folder: Path, name: str) -> None:
         return
     client, runs, _ = found
     for run in runs:
-        if run.info.run_name != study.name:
+        if run.info.run_name not in (study.name, name):  # one that broke off may have renamed it
             continue
         client.update_run(run.info.run_id, name=name)
         if (note := run.data.tags.get(NOTE)) is not None:
@@ -157,6 +157,16 @@ def _rename_runs(study: Study, folder: Path, name: str) -> None:
         # what names the search is sent again, by the next `sync`
         files = {file: digest for file, digest in cursor.files.items() if file != STUDY_FILE}
         write_cursor(folder, cursor.model_copy(update={"files": files}))
+
+
+def _rename_mirror(file: Path, study: Study, name: str) -> None:
+    try:
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute("UPDATE studies SET study_name = ? WHERE study_name = ?", (name, study.name))
+    except sqlite3.Error as error:
+        raise UserError(
+            f"the search was not renamed: {file}: {error}; once it can be written, try again; or {OTHER_MIRROR}"
+        ) from error
 
 
 def _delete_runs(study: Study, folder: Path) -> None:

@@ -10,10 +10,17 @@ import pytest
 
 from search.followers.rename_delete import delete_search, extent_of, rename_search
 from search.followers.run_updates import NOTE
+from search.record.folder import read_search
+from search.record.home import MIRROR_FILE
 from tests.search.followers.small_tracking import a_search, runs_of, study_in, tracker_of, write
+from trainable.errors import UserError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+
+def interrupted(*given: object, **options: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -40,6 +47,38 @@ def test_the_note_of_a_renamed_search_has_its_new_path(client: MlflowClient, sen
     (parent,), _ = runs_of(client, sent)
     now = sent.with_name(f"new-{sent.name}")
     assert parent.data.tags[NOTE] == f"`tunebook show {now}`, beside {sent}-2"
+
+
+@pytest.mark.slow("writes to MLflow")
+@pytest.mark.parametrize(
+    "step", ["search.record.cursor.write_whole", "search.study.study.write_whole", "os.rename"]
+)
+def test_a_rename_that_breaks_off_is_finished_by_the_same_call(
+    client: MlflowClient, sent: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    name, note = f"new-{sent.name}", f"`tunebook show {sent}`"
+    (parent,), _ = runs_of(client, sent)
+    client.set_tag(parent.info.run_id, NOTE, note)
+    with monkeypatch.context() as broken:
+        broken.setattr(step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            rename_search(sent, name)
+    assert sent.exists()
+    now = rename_search(sent, name)
+    (parent,), _ = runs_of(client, sent)
+    assert (now, parent.info.run_name) == (sent.with_name(name), name)
+    assert parent.data.tags[NOTE] == f"`tunebook show {now}`"
+    assert (read_search(now).name, sent.exists()) == (name, False)
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_a_copy_for_optuna_that_cannot_be_renamed_is_said_in_a_line(sent: Path) -> None:
+    (sent / MIRROR_FILE).write_text("no database")
+    with pytest.raises(
+        UserError, match=r"optuna\.db: file is not a database; .* delete it: `tunebook sync DIR`"
+    ):
+        rename_search(sent, f"new-{sent.name}")
+    assert sent.exists()
 
 
 @pytest.mark.slow("writes to MLflow")
