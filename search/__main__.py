@@ -111,9 +111,10 @@ def _dry_run(drives: Driver, study: Study, as_json: bool) -> None:
     with aside(as_json):
         prepared = drives.prepare(study)
     if as_json:
-        from search.commands.forecast import forecast_of, forecast_tree
+        from search.commands.forecast import forecast_of, forecast_or_reason, forecast_tree
 
-        tell_fields(forecast_tree(lambda: forecast_of(prepared)))  # by what was tried just now
+        found = forecast_or_reason(lambda: forecast_of(prepared))  # by what was tried just now
+        tell_fields(forecast_tree(found))
 
 
 @command(app, "tunebook search flowers/ --hours 2")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from search.commands.facts_table import fact_rows, facts_table
-from search.commands.forecast import MakeForecast, Prospect, decoded, forecast_line, forecast_tree
+from search.commands.forecast import Prospect, decoded, forecast_line, forecast_or_reason, forecast_tree
 from search.commands.named import Input, named_input
-from search.commands.options import ExplainOptions, bench_of
-from search.commands.plan import Plan, plan_table
+from search.commands.options import ExplainOptions, bench_of, tell_fields
+from search.commands.plan import PLAN, Plan, plan_rows, plan_table
+from search.deciding.forecast import Forecast
 from search.facts.hardware import check_gpu_hours, concurrent_trials, local_hardware, per_trial
 from search.facts.measured import (
     Measured,
@@ -40,9 +39,6 @@ from trainable.collector import load_torch
 from trainable.data import DataSet
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.terminal import tell_json
-
-SCHEMA = 1
 
 
 def run_explain(options: ExplainOptions) -> None:
@@ -61,36 +57,46 @@ def run_explain(options: ExplainOptions) -> None:
 
     parts = _parts(with_teachers(named), options.everything, bench)
     if options.as_json:
-        trees, forecast = list[dict[str, object]](), dict[str, object]()
-        for part in parts:
-            if callable(part):
-                forecast = forecast_tree(part)
-            else:
-                trees.append(_tree(part))
-        tell_json(json.dumps({"schema": SCHEMA, "parts": trees, **forecast}, indent=2))
+        _tell_trees(parts)
         return
     out = console()
     for part in parts:
-        out.print(Text(forecast_line(part)) if callable(part) else part)
+        out.print(_drawn(part))
         out.print()
 
 
-def _tree(part: RenderableType) -> dict[str, object]:
-    """Return a part of the explanation as plain data: a line, or a table with its rows."""
+# a line, a table, what a search does, and what it takes, or why that is not known
+Part = str | TextTable | Plan | Forecast | UserError
+
+
+def _drawn(part: Part) -> RenderableType:
     match part:
+        case str():
+            return Text(part)
         case TextTable():
-            rows = [dict(zip(part.columns, map(str, row), strict=True)) for row in part.rows]
-            return {"title": part.title.strip(), "rows": rows}
-        case Table():  # the plan: a name and its words
-            names, words = (map(str, column.cells) for column in part.columns)
-            rows = [{"name": name, "words": text} for name, text in zip(names, words, strict=True)]
-            return {"title": str(part.title), "rows": rows}
-        case _:
-            return {"line": str(part)}
+            return part
+        case Plan():
+            return plan_table(part)
+        case Forecast() | UserError():
+            return Text(forecast_line(part))
 
 
-# what is printed, or what makes the forecast, which takes seconds: what is known is printed before
-Part = RenderableType | MakeForecast
+def _tell_trees(parts: Iterable[Part]) -> None:
+    """Print the parts of an explanation as JSON; the forecast stands beside them."""
+    trees, forecast = list[dict[str, object]](), dict[str, object]()
+    for part in parts:
+        match part:
+            case str():
+                trees.append({"line": part})
+            case TextTable():
+                rows = [dict(zip(part.columns, map(str, row), strict=True)) for row in part.rows]
+                trees.append({"title": part.title.strip(), "rows": rows})
+            case Plan():
+                lines = [{"name": name, "words": words} for name, words in plan_rows(part)]
+                trees.append({"title": PLAN, "rows": lines})
+            case Forecast() | UserError():
+                forecast = forecast_tree(part)
+    tell_fields({"parts": trees, **forecast})
 
 
 def _parts(named: Input, everything: bool, bench: Bench) -> Iterator[Part]:
@@ -140,7 +146,7 @@ def _of_search(folder: Path, everything: bool) -> Iterator[Part]:
     if (verdicts := search.verdicts) is not None:
         few = "" if everything else untested(verdicts)
         if few and not verdicts.clear:
-            yield Text(f"{few}; --all lists them")
+            yield f"{few}; --all lists them"
         else:
             yield full_table(verdicts, untested=few)
 
@@ -189,37 +195,35 @@ def _planned(study: Study, bench: Bench) -> tuple[Plan, Measured]:
 def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[Part]:
     study, space, facts = plan.study, plan.space, plan.facts
     yield facts_table(fact_rows(facts, measured, study.data, study))
-    yield from map(Text, measured.info.remarks)
-    yield plan_table(plan)
+    yield from measured.info.remarks
+    yield plan
     if plan.forecast is not None:
-        yield plan.forecast
+        yield forecast_or_reason(plan.forecast)  # it takes seconds: what is known is printed before
     if not plan.has_begun and (warning := far_rates(study, space, facts)):
-        yield Text(warning)
+        yield warning
     rows = space_rows(space)
     varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]
     yield rows_table(f"space {space_name(study, facts)}: what varies", varying)
     if not plan.has_begun:
         for threshold, paths in just_missed(space_name(study, facts), space, facts).items():
-            yield Text(f"just missed: {' and '.join(paths)}: fixed, since {threshold}")
+            yield f"just missed: {' and '.join(paths)}: fixed, since {threshold}"
     if not plan.has_begun and (pages := evidence(space)):  # a search may have begun with other rules
-        yield Text(
-            f"more on each rule, in tunebook's repository: {sections(space)[0]} and the sections below it"
-        )
-        yield Text(f"what these rules rest on: {', '.join(pages)}")
+        yield f"more on each rule, in tunebook's repository: {sections(space)[0]} and the sections below it"
+        yield f"what these rules rest on: {', '.join(pages)}"
     if everything:
         yield rows_table("fixed", fixed)
     else:
-        yield Text(f"{len(fixed)} fields are fixed: --all lists them with reason and source")
+        yield f"{len(fixed)} fields are fixed: --all lists them with reason and source"
 
 
-def _of_recipe(recipe: Recipe, bench: Bench) -> Iterator[RenderableType]:
+def _of_recipe(recipe: Recipe, bench: Bench) -> Iterator[Part]:
     facts, sentence = None, recipe.sentence
     try:
         measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), bench=bench)
     except UserError as error:
-        yield Text(f"(explained without the facts of its data: {error})")
+        yield f"(explained without the facts of its data: {error})"
     else:
         facts, sentence = measured.facts, recipe.sentence_at(measured.info.image_size)
         yield facts_table(fact_rows(facts, measured, recipe.data))
-        yield from map(Text, measured.info.remarks)
+        yield from measured.info.remarks
     yield rows_table(f"recipe {recipe.short_digest}: {sentence}", recipe_rows(recipe, facts=facts))

@@ -128,20 +128,24 @@ def decoded(data: DataSet, bench: Bench) -> DataSet:
     return data
 
 
-def forecast_line(make: MakeForecast) -> str:
+def forecast_or_reason(make: MakeForecast) -> Forecast | UserError:
+    """Return a forecast, or why there is none."""
+    try:
+        return make()
+    except UserError as error:
+        return error
+
+
+def forecast_line(found: Forecast | UserError) -> str:
     """Return a forecast in one line, or why there is none."""
-    try:
-        return str(make())
-    except UserError as error:
-        return f"no forecast: {error}"
+    return f"no forecast: {found}" if isinstance(found, UserError) else str(found)
 
 
-def forecast_tree(make: MakeForecast) -> dict[str, Any]:
+def forecast_tree(found: Forecast | UserError) -> dict[str, Any]:
     """Return a forecast as plain data, or why there is none."""
-    try:
-        return {"forecast": make().model_dump(mode="json"), "why_no_forecast": None}
-    except UserError as error:
-        return {"forecast": None, "why_no_forecast": str(error)}
+    if isinstance(found, UserError):
+        return {"forecast": None, "why_no_forecast": str(found)}
+    return {"forecast": found.model_dump(mode="json"), "why_no_forecast": None}
 
 
 def plan_lines(prepared: Prepared) -> Iterator[str]:
@@ -155,7 +159,7 @@ def plan_lines(prepared: Prepared) -> Iterator[str]:
     yield f"first trial: {first}"
     yield f"searched: {counted(len(space.dimensions), 'field')}; `tunebook explain` says which, and why"
     yield f"budget: {effort(study, prepared.pruning, prepared.final, prepared.concurrent)}"
-    yield forecast_line(lambda: forecast_of(prepared))
+    yield forecast_line(forecast_or_reason(lambda: forecast_of(prepared)))
 
 
 def keep_beside(prepared: Prepared, told: float) -> None:

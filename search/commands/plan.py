@@ -23,6 +23,7 @@ from spaces.space import RuleValue, Space
 from trainable.recipe.base import with_guide_names
 from trainable.recipe.models import ENCODER, MODEL_NAME
 
+PLAN = "plan"  # its title
 OWN = "the documented recipe"
 OTHERWISE = "`tunebook search --weights none` trains from scratch, --model NAME another network"
 MODEL = "where a model of all rungs expects the largest gain"
@@ -62,6 +63,16 @@ class Plan:
 
 def plan_table(plan: Plan) -> Table:
     """Return the plan as a table."""
+    table = Table(title=PLAN, title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, words in plan_rows(plan):
+        table.add_row(name, words)
+    return table
+
+
+def plan_rows(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield what is decided, each with its name and in words."""
     study, space, facts = plan.study, plan.space, None if plan.has_begun else plan.facts
     budget, objective = study.budget, study.objective
     length = [] if facts is None else [("length", _length(facts))]
@@ -70,10 +81,7 @@ def plan_table(plan: Plan) -> Table:
     hours = f", {time_limit(budget.hours)} at most" if budget.hours is not None else ""
     limits = str(objective.constraints)
     better = "highest" if objective.direction == "max" else "lowest"
-    table = Table(title="plan", title_justify="left", box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in (
+    yield from (
         *_start(space, plan.start),
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         *length,
@@ -86,9 +94,7 @@ def plan_table(plan: Plan) -> Table:
         *([("constraints", f"{limits}; what breaks one is not trained")] if limits else []),
         ("pruning", plan.pruning.describe(budget.epochs)),
         ("finalists", plan.final.words),
-    ):
-        table.add_row(name, text)
-    return table
+    )
 
 
 def _start(space: Space, start: Start | None) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from search.commands.explain import explained_rows
 from search.commands.facts_table import FACT_TEXTS, FactRow, fact_rows
-from search.commands.forecast import decoded, forecast_line, forecast_tree
+from search.commands.forecast import decoded, forecast_line, forecast_or_reason, forecast_tree
 from search.commands.guests import ALL
 from search.deciding.forecast import Forecast
 from search.facts.hardware import Hardware, Node
@@ -110,8 +110,9 @@ def test_why_there_is_no_forecast_is_said() -> None:
     def none() -> Forecast:
         raise UserError("nothing can be tried here")
 
-    assert forecast_line(none) == "no forecast: nothing can be tried here"
-    assert forecast_tree(none) == {"forecast": None, "why_no_forecast": "nothing can be tried here"}
+    found = forecast_or_reason(none)
+    assert forecast_line(found) == "no forecast: nothing can be tried here"
+    assert forecast_tree(found) == {"forecast": None, "why_no_forecast": "nothing can be tried here"}
 
 
 def test_a_forecast_alone_decodes_no_large_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from search.commands.plan import OWN, Plan, first_trial, plan_table
+from search.commands.plan import OWN, Plan, first_trial, plan_rows
 from search.deciding.finalists import choose_final
 from search.deciding.pruning import choose_pruning
 from search.study import Study
@@ -38,9 +38,7 @@ def rows_of(study: Study) -> dict[str, str]:
     )
     pruning = choose_pruning(study, space)
     final = choose_final(study, pruning)
-    table = plan_table(Plan(study=study, space=space, pruning=pruning, final=final, facts=facts))
-    names, wanted = ([str(cell) for cell in column.cells] for column in table.columns)
-    return dict(zip(names, wanted, strict=True))
+    return dict(plan_rows(Plan(study=study, space=space, pruning=pruning, final=final, facts=facts)))
 
 
 def sampler_of(study: Study) -> str:
