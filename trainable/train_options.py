@@ -22,8 +22,6 @@ if TYPE_CHECKING:  # pydantic takes a while to import
     from trainable.recipe import Recipe
     from trainable.recipe.tasks import AnyTask
 
-BUILT_IN_MODELS = ("resnet_small", "unet_small")
-
 
 def _same(value: Any) -> Any:
     return value
@@ -35,6 +33,13 @@ class Sets(NamedTuple):
     study: str
     recipe: str | None = None  # None: a recipe has no such field, so the option is refused with one
     value: Callable[[Any], Any] = _same  # makes the field's value of the option's
+
+
+def _networks() -> list[str]:
+    """Return the names of all networks, for completion."""
+    from trainable.models.network_names import every_name  # pydantic takes a while to import
+
+    return every_name()
 
 
 DataPath = Annotated[
@@ -49,7 +54,7 @@ ModelName = Annotated[
         metavar="NAME",
         help="A network of torchvision or timm (timm/NAME where both have it), or resnet_small, "
         "unet_small, smp/DECODER/ENCODER.",
-        autocompletion=lambda: list(BUILT_IN_MODELS),
+        autocompletion=_networks,
     ),
     Sets("base.model", "model"),
 ]

@@ -14,7 +14,7 @@ HEAD = """# Every command
 
 What each command takes, as `tunebook COMMAND --help` says it: both come from the same declarations. What the
 commands do is told in [commands.md](commands.md). `tunebook --install-completion` has your shell complete
-commands, options and some values.
+commands, options, the searches in ./searches, and the names of networks and metrics.
 """
 
 

@@ -94,9 +94,19 @@ def on_this_machine(address: str) -> Path:
     return local_folder(address)
 
 
+def _searches() -> list[str]:
+    """Return the searches of the default storage, for completion; the shell completes other folders."""
+    return sorted(str(each.parent) for each in Path("searches").glob("*/study.yaml"))
+
+
 Folder = Annotated[
     Path,
-    typer.Argument(metavar="DIR", parser=search_folder, help="A search's folder or URI: STORAGE/NAME."),
+    typer.Argument(
+        metavar="DIR",
+        parser=search_folder,
+        help="A search's folder or URI: STORAGE/NAME.",
+        autocompletion=_searches,
+    ),
 ]
 SearchOrRecipe = Annotated[
     Path,
@@ -104,6 +114,7 @@ SearchOrRecipe = Annotated[
         metavar="DIR|RECIPE",
         parser=search_or_recipe,
         help="A search's folder or URI: STORAGE/NAME; or a recipe's file.",
+        autocompletion=_searches,
     ),
 ]
 ClusterAddress = Annotated[
@@ -524,6 +535,7 @@ class BundleOptions:
             metavar="DIR",
             parser=on_this_machine,
             help="A search's folder or URI, or a folder that `train --out` left.",
+            autocompletion=_searches,
         ),
     ]
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.")]

@@ -153,6 +153,13 @@ def libraries(task: AnyTask) -> list[Library]:
     return [Library(kind, known[lists[kind]]) for kind in lists if kind in task.networks]
 
 
+def every_name() -> list[str]:
+    """Return the names of all networks, also with their library; of our own alone where none is installed."""
+    tasks = [task() for task in TASKS.values()] if _are_installed() else []
+    named = [(each.kind, name) for task in tasks for each in libraries(task) for name in each.names]
+    return sorted({*SMALL, *(name for _, name in named), *(f"{kind}/{name}" for kind, name in named)})
+
+
 def _advice(name: str, task: AnyTask) -> str:
     """Return who has a network of this name, or of a close one, or how one of a library is named."""
     own = [each for each in SMALL if each in task.networks]
