@@ -121,7 +121,8 @@ def try_runs(
 
 
 # what may change the cost of a run: all of a recipe but numbers with a fraction, of which it counts whether
-# they are 0, as what they weigh is switched off then
+# they are 0, as what they weigh is switched off then. What a network alone costs, in memory and at an answer,
+# follows from less: `trainable.probes.network_cost.key_of_cost`
 Kind = frozenset[tuple[str, str]]
 
 
