@@ -51,7 +51,7 @@ def test_the_note_of_a_renamed_search_has_its_new_path(client: MlflowClient, sen
 
 @pytest.mark.slow("writes to MLflow")
 @pytest.mark.parametrize(
-    "step", ["search.record.cursor.write_whole", "search.study.study.write_whole", "os.rename"]
+    "step", ["mlflow.MlflowClient.set_tag", "search.study.study.write_whole", "os.rename"]
 )
 def test_a_rename_that_breaks_off_is_finished_by_the_same_call(
     client: MlflowClient, sent: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -69,6 +69,18 @@ def test_a_rename_that_breaks_off_is_finished_by_the_same_call(
     assert (now, parent.info.run_name) == (sent.with_name(name), name)
     assert parent.data.tags[NOTE] == f"`tunebook show {now}`"
     assert (read_search(now).name, sent.exists()) == (name, False)
+
+
+@pytest.mark.slow("writes to MLflow")
+def test_a_database_of_mlflow_that_is_none_is_said_in_a_line(sent: Path) -> None:
+    broken = sent / "broken.db"
+    broken.write_text("no database")
+    study_in(sent.parent, f"sqlite:///{broken}").resolved(sent.name).write(sent)
+    with pytest.raises(
+        UserError, match=r"was not renamed: MLflow could not be asked: .*not a database"
+    ) as said:
+        rename_search(sent, f"new-{sent.name}")
+    assert "\n" not in str(said.value)
 
 
 @pytest.mark.slow("writes to MLflow")
