@@ -165,7 +165,8 @@ def _rename_mirror(file: Path, study: Study, name: str) -> None:
             database.execute("UPDATE studies SET study_name = ? WHERE study_name = ?", (name, study.name))
     except sqlite3.Error as error:
         raise UserError(
-            f"the search was not renamed: {file}: {error}; once it can be written, try again; or {OTHER_MIRROR}"
+            f"the search was not renamed: {file}: {error}; once it can be written, try again; or "
+            f"{OTHER_MIRROR}, and then rename the search"
         ) from error
 
 
