@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -48,12 +49,14 @@ def test_a_submitted_search_runs_on_the_cluster_and_is_fetched(
     assert f"{job}  mine    succeeded" in stands.stdout
     assert "where the time went" in stands.stdout, "it shows the search, too"
     assert ".py:" not in stands.stdout, "no line of Ray's"
-    fetched = one_node.tunebook("fetch", job, "--address", one_node.dashboard, "-o", tmp_path / "here")
+    here = tmp_path / "here"
+    fetched = one_node.tunebook("fetch", job, "--address", one_node.dashboard, "-o", here, "--json")
     assert fetched.returncode == 0, fetched.stderr
+    assert json.loads(fetched.stdout) == {"schema": 1, "folder": str(here)}
     there = tmp_path / "storage" / "mine"
-    assert_same(tmp_path / "here", there)
-    assert Search(tmp_path / "here").progress.best == Search(there).progress.best
-    assert "the documented recipe" in (tmp_path / "here" / "report.txt").read_text()
+    assert_same(here, there)
+    assert Search(here).progress.best == Search(there).progress.best
+    assert "the documented recipe" in (here / "report.txt").read_text()
 
 
 def assert_same(fetched: Path, there: Path) -> None:
