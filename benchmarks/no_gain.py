@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from report import described, environment, write
-from search.deciding.goals import expected_gain, luck_of
+from search.deciding.goals import expected_gain
+from trainable.curves.levels import error_of_share
 
 TABLE = Path(__file__).parent / "tables" / "fashion_mnist_4000.jsonl"
 ORDERS, TRIALS = 1_000, 64
@@ -37,7 +38,7 @@ def tried(orders: Sequence[Sequence[float]], more: int, images: int) -> dict[str
     """Return what a rule spares and loses on average, and in what share of orders it loses beyond luck."""
     stops = [stop(order, more, images) for order in orders]
     losses = np.array([max(order) - max(order[:end]) for order, end in zip(orders, stops, strict=True)])
-    luck = np.array([luck_of(max(order), images) for order in orders])
+    luck = np.array([error_of_share(max(order), images) for order in orders])
     return {
         "trained": float(np.mean(stops)),
         "loss": float(losses.mean()),
@@ -50,7 +51,7 @@ def stop(scores: Sequence[float], more: int, images: int) -> int:
     """Return after how many trials the rule ends a search."""
     for count in range(2 * more, len(scores)):
         gain = expected_gain(scores[:count], more)
-        if gain is not None and gain <= luck_of(max(scores[:count]), images):
+        if gain is not None and gain <= error_of_share(max(scores[:count]), images):
             return count
     return len(scores)
 

@@ -5,19 +5,18 @@ best - E[best of n - k], as the expected best of n rises less and less with n (o
 Nagaraja 2003, chapter 3). A sampler that learns makes later trials better than earlier ones: so what the last
 k did gain counts, too, where it is more.
 
-Luck is the standard error of a score. Of the mean of N values between 0 and 1 it is (p (1 - p) / N) ** 0.5 at
-most (Bhatia and Davis 2000, American Mathematical Monthly 107, 353-357), with p by Laplace's rule, so that a
-score of 1 has some, too. docs/decisions/0066 says what the rule costs.
+Luck is here the standard error of the best score (`trainable.curves.levels`). docs/decisions/0066 says what
+the rule costs.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from search.record.trials import NO_MORE_GAIN, TARGET_REACHED, Trial
 from search.study import Study
+from trainable.curves.levels import error_of_share
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
@@ -58,7 +57,7 @@ class Goals:
             return None
         worst = min(scores.values())  # a trial that was stopped is no better, as far as anybody knows
         gain = expected_gain([scores.get(each.id, worst) for each in ended], self.no_gain)
-        luck = luck_of(abs(scores[best]), self.validation_images)
+        luck = error_of_share(sign * scores[best], self.validation_images)
         if gain is None or gain > luck:
             return None
         more = f"{self.no_gain} trials more should gain {gain:.4f} at most"
@@ -87,9 +86,3 @@ def expected_gain(scores: Sequence[float], more: int) -> float | None:
         before += share * score
         share *= (more - rank) / (count - 1 - rank)
     return ranked[0] - min(before, max(scores[:-more]))
-
-
-def luck_of(score: float, images: int) -> float:
-    """Return the standard error of a score between 0 and 1 of so many images."""
-    p = (score * images + 1.0) / (images + 2.0)
-    return math.sqrt(p * (1.0 - p) / images)

@@ -18,9 +18,9 @@ from search.learning.evidence import Edit, Evidence, LeftAlone, ProposedEdit, Se
 from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS, has_result
 from search.record.folder import Caution
-from search.record.summary import Summary
 from spaces.domains import counted
 from spaces.rules.tasks import rules_of
+from trainable.diagnosis import curves_of
 from trainable.terminal import program_name
 
 StepKind = Literal[
@@ -58,7 +58,7 @@ def next_steps(
         for line in finding.advice
     ]
     ceiling, ended = caution_of(search.cautions, "ceiling"), sum(map(has_result, search.trials))
-    since = since_when_nothing_was_gained(search.summary)
+    since = since_when_nothing_was_gained(search)
     if ceiling is not None and caution_of(search.cautions, "data") is None:
         why = f"{ceiling.what}; nothing was found to be wrong with these images"
         steps.append(NextStep("stop", _stop(steps), why))
@@ -132,7 +132,7 @@ def _by_loss(evidence: Evidence) -> Iterator[ProposedEdit]:
 def of_plateau(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
     """Yield what other trials cannot give: larger images and another network, where the later half of the
     trials gained nothing and nothing else is to be changed."""
-    since = since_when_nothing_was_gained(evidence.summary)
+    since = since_when_nothing_was_gained(evidence.search)
     if changed or not since:
         return
     larger, network = tuple(_larger_images(evidence)), tuple(_other_network(evidence))
@@ -164,22 +164,21 @@ def _other_network(evidence: Evidence) -> Iterator[str]:
 # --- since when nothing was gained --------------------------------------------------------------------
 
 
-def since_when_nothing_was_gained(summary: Summary) -> str:
+def since_when_nothing_was_gained(search: Search) -> str:
     """Return from which trial on nothing was gained, in words.
 
-    That is the first trial within the noise of the best score; of metrics other than the accuracy no noise is
-    known, so that any gain counts. It is empty where more than half of the trials came before it, where too
-    few have ended, where one that has not finished is better already, and while the search runs.
+    That is the first trial within the noise of the best score; where no noise of the metric is known, any
+    gain counts. It is empty where more than half of the trials came before it, where too few have ended,
+    where one that has not finished is better already, and while the search runs.
     """
+    summary = search.summary
     best, ended = summary.best, [each for each in summary.trials if has_result(each)]
     metric, sign = summary.objective, summary.sign
     if summary.state == "running" or best is None or metric not in best.metrics:
         return ""
-    is_accuracy = metric == "val_accuracy"
-    if is_accuracy and summary.diagnosis is None:
-        return ""
-    points = summary.diagnosis.figures["noise_points"] if is_accuracy and summary.diagnosis else 0.0
-    noise, score = points / 100.0, sign * best.metrics[metric]
+    diagnosis = summary.diagnosis
+    known = None if diagnosis is None else curves_of(search.info.task).noise(metric, diagnosis.figures)
+    noise, score = known or 0.0, sign * best.metrics[metric]
     first = min(each.id for each in summary.best_first if sign * each.metrics[metric] >= score - noise)
     later = sum(each.id > first for each in ended)
     is_better = any(
@@ -187,6 +186,8 @@ def since_when_nothing_was_gained(summary: Summary) -> str:
     )
     if len(ended) < LEAST_TRIALS or 2 * later < len(ended) or is_better:
         return ""
-    as_good = "is the best" if first == best.id else f"was as good within the noise ({points:.1f} points)"
-    nothing = "nothing that differs from luck" if is_accuracy else "nothing"
-    return f"trial {first} {as_good}: the {counted(later, 'trial')} after it gained {nothing}"
+    within, luck = "", ""
+    if known is not None:
+        within, luck = f" within the noise ({100.0 * known:.1f} points)", " that differs from luck"
+    as_good = "is the best" if first == best.id else f"was as good{within}"
+    return f"trial {first} {as_good}: the {counted(later, 'trial')} after it gained nothing{luck}"

@@ -208,7 +208,7 @@ def _print_search(search: Search) -> None:
         for line in (f"\ntrial {summary.best.id} is {first}", *others):
             say(line)
     address = quote(search.home.address)
-    if line := since_when_nothing_was_gained(summary):
+    if line := since_when_nothing_was_gained(search):
         say(f"\n{line}; `{program_name()} refine {address}` says what may gain more, or why to stop")
     verdicts = summary.verdicts
     if verdicts is not None and verdicts.beliefs:

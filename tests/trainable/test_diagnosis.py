@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.epoch_results import epoch_result
 from tests.trainable.planted_curves import CLASSES, MANY, curve, diagnosed, settling, verdict
-from trainable.diagnosis import diagnose, loss_of_guessing
+from trainable.diagnosis import curves_of, diagnose, loss_of_guessing
 from trainable.recipe import Recipe
 
 # --- training far above validation ------------------------------------------------------------------------
@@ -297,3 +297,13 @@ def test_validation_that_no_better_net_could_beat_by_more_than_luck_is_at_its_ce
 def test_a_net_that_is_scored_by_masks_has_no_ceiling_of_mistakes() -> None:
     of_masks = Recipe.from_tree({"task": {"kind": "segmentation"}})
     assert verdict(curve(settling(1.0), 1.0), recipe=of_masks) == "healthy"
+
+
+def test_the_noise_of_a_score_is_known_of_what_a_task_is_scored_by_alone() -> None:
+    masks = curves_of(Recipe.from_tree({"task": {"kind": "segmentation"}}).task)
+    figures = diagnosed(curve(settling(0.9), 0.95)).figures
+    assert curves_of(Recipe().task).noise("val_accuracy", figures) == figures["noise_points"] / 100.0
+    assert curves_of(Recipe().task).noise("val_loss", figures) is None
+    assert masks.noise("val_mean_iou", figures) is None, "pixel accuracies were read"
+    assert masks.noise("val_mean_iou", {"val_mean_iou": 0.8, "noise_points": 2.0}) == 0.02
+    assert masks.noise("val_accuracy", {"val_mean_iou": 0.8, "noise_points": 2.0}) is None

@@ -1,14 +1,26 @@
-"""How good a run became, and where the limits between the verdicts on it lie.
+"""How good a run became, where the limits between the verdicts on it lie, and how much of a score is luck.
 
 Levels are scores in [0, 1]: for labels of images their accuracy. What a task is scored by otherwise stands in
 its home.
+
+Luck is asked about in three ways, and each has its own answer:
+
+- *What is one score worth, for other images?* Its standard error, `error_of_share`. Asked while trials are
+  trained: whether more of them should gain more than that (`budget.no_gain`). Known of metrics between 0 and
+  1; a study for another one is refused.
+- *Is another run better?* The noise of a run: twice the standard error of its score, or twice how far it
+  swings from epoch to epoch, whichever is more (`Curves.noise`, in a diagnosis `noise_points`). Asked when
+  trials have ended: from which on nothing was gained. `TaskCurves.noise` says of which metric it is known.
+- *Do two recipes differ on the same images?* `TOLD_APART`, so many images that one of them alone has right.
+  Asked of the best trials: whether they have reached the ceiling of their part, and whether it is known which
+  is best. `TaskCurves.mistakes` says of which metric it can be asked.
 """
 
 from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,6 +77,24 @@ class Thresholds:
     learnt: float = 0.1
     # Above this training loss over that of guessing in any epoch, a higher rate is not proposed; ours
     raised_loss: float = 1.05
+
+
+# --- luck -----------------------------------------------------------------------------------------------
+
+
+def error_of_share(score: float, images: int) -> float:
+    """Return the standard error of a score between 0 and 1 on so many images.
+
+    Of the mean of N values between 0 and 1 it is (p (1 - p) / N) ** 0.5 at most (Bhatia and Davis 2000,
+    American Mathematical Monthly 107, 353-357), with p by Laplace's rule, so that a score of 1 has some, too.
+    """
+    p = (score * images + 1.0) / (images + 2.0)
+    return math.sqrt(p * (1.0 - p) / images)
+
+
+def noise_in(figures: Mapping[str, float]) -> float | None:
+    """Return the noise of a run by the figures of its diagnosis; None for one that diverged."""
+    return figures["noise_points"] / 100.0 if "noise_points" in figures else None
 
 
 # Two recipes that are scored on the same images differ by more than luck if one alone is right on so many of

@@ -29,6 +29,11 @@ class TaskCurves(abc.ABC):
         epoch; None for a metric, or answers, that are not counted as right or wrong by image."""
 
     @abc.abstractmethod
+    def noise(self, metric: str, figures: Mapping[str, float]) -> float | None:
+        """Return by how much a score swings by luck, of the run whose diagnosis has these figures; None for a
+        metric of which they have none."""
+
+    @abc.abstractmethod
     def guessing(self, classes: int) -> float:
         """Return at most what a network loses that gives every class the same probability."""
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from search.deciding.goals import Goals, expected_gain, goals_of, luck_of
+from search.deciding.goals import Goals, expected_gain, goals_of
 from search.deciding.ledger import Decision, Ledger
 from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, TrialEnd, read
@@ -20,6 +20,7 @@ from search.study.study import Finalists
 from spaces.domains import Value
 from tests.search.deciding.small_ledgers import SLOTS, TRIALS, Open, ends, result, trained, try_kills
 from tests.search.small_studies import study_of
+from trainable.curves.levels import error_of_share
 
 REACHED = Goals("val_accuracy", "max", target=0.8)
 
@@ -86,7 +87,7 @@ def test_no_gain_is_expected_once_it_is_below_luck() -> None:
     assert words.startswith(f"{NO_MORE_GAIN}: 3 trials more should gain 0.00")
     assert fine(finished(scores)) is None
     assert coarse(finished(scores[:5])) is None, "five are fewer than twice three"
-    assert 0.0 < luck_of(1.0, 100) < luck_of(0.9, 100)
+    assert 0.0 < error_of_share(1.0, 100) < error_of_share(0.9, 100)
 
 
 def test_a_reached_target_ends_the_trials_under_way_and_leaves_the_finalists(

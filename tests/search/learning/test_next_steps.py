@@ -178,7 +178,7 @@ def test_a_loss_that_no_later_trial_beats_has_no_noise_to_hide_in(tmp_path: Path
     folder = planted(
         tmp_path, in_turn(0.8, 0.9, *8 * [0.8]), trials=10, objective__metric="val_loss", **SMALL
     )
-    since = since_when_nothing_was_gained(Search(folder).summary)
+    since = since_when_nothing_was_gained(Search(folder))
     assert since == "trial 1 is the best: the 8 trials after it gained nothing"
 
 

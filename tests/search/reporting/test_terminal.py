@@ -173,24 +173,24 @@ def begin_more(folder: Path, accuracies: Sequence[float]) -> None:
 def test_trials_that_have_not_ended_do_not_say_that_nothing_was_gained(tmp_path: Path) -> None:
     folder = with_accuracies(tmp_path, *LATER, 0.9, 0.85, 0.85, 0.85)
     begin_more(folder, (0.5,) * 8)
-    assert since_when_nothing_was_gained(Search(folder).summary) == ""
+    assert since_when_nothing_was_gained(Search(folder)) == ""
 
 
 def test_nothing_is_said_where_a_trial_that_has_not_finished_is_better_already(tmp_path: Path) -> None:
     folder = with_accuracies(tmp_path, 0.8, 0.9, *LATER, 0.85, 0.85)
     begin_more(folder, (0.905,))
-    assert since_when_nothing_was_gained(Search(folder).summary).startswith("trial 1 is the best")
+    assert since_when_nothing_was_gained(Search(folder)).startswith("trial 1 is the best")
     other = tmp_path / "other"
     other.mkdir()
     begin_more(with_accuracies(other, 0.8, 0.9, *LATER, 0.85, 0.85), (0.95,))
-    assert since_when_nothing_was_gained(Search(other).summary) == ""
+    assert since_when_nothing_was_gained(Search(other)) == ""
 
 
 def test_while_a_search_runs_show_does_not_say_that_nothing_more_was_gained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = with_accuracies(tmp_path, 0.9, *LATER, 0.85, 0.85, 0.85)
-    assert "gained nothing" in since_when_nothing_was_gained(Search(folder).summary)
+    assert "gained nothing" in since_when_nothing_was_gained(Search(folder))
     begin_more(folder, (0.5,))
     with locked(folder):
         shown(folder)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import final
 
-from trainable.curves.levels import Accuracies, accuracies_of
+from trainable.curves.levels import Accuracies, accuracies_of, noise_in
 from trainable.curves.task_curves import Remedy, TaskCurves, change, rounded
 from trainable.recipe import Recipe, augmentations
 from trainable.training.metrics import EpochResult
@@ -28,6 +28,9 @@ class LabelCurves(TaskCurves):
         if metric not in (counted, *OF_MISTAKES) or counted not in metrics:
             return None
         return round((1.0 - metrics[counted]) * images)
+
+    def noise(self, metric: str, figures: Mapping[str, float]) -> float | None:
+        return noise_in(figures) if metric == "val_accuracy" else None
 
     def guessing(self, classes: int) -> float:
         return math.log(max(classes, 2))

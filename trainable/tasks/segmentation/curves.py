@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from trainable.curves.levels import Levels, Thresholds, accuracies_of
+from trainable.curves.levels import Levels, Thresholds, accuracies_of, noise_in
 from trainable.curves.task_curves import Remedy, TaskCurves, change
 from trainable.recipe import Recipe, augmentations
 from trainable.recipe.tasks import Segmentation
@@ -73,6 +73,10 @@ class MaskCurves(TaskCurves):
     def mistakes(self, metric: str, metrics: Mapping[str, float], images: int) -> int | None:
         """Return None: no mask is right in every pixel, for nobody draws a border twice alike."""
         return None
+
+    def noise(self, metric: str, figures: Mapping[str, float]) -> float | None:
+        """Return that of the mean IoU, if the run was read by it."""
+        return noise_in(figures) if metric == IOU and IOU in figures else None
 
     def guessing(self, classes: int) -> float:
         """Return the loss of guessing with that of a second head, which a network may have."""
