@@ -40,13 +40,14 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     work = [spent, time_used, _machines(summary)]
     why = summary.outcome_reason if summary.state == "finished" else None
     ended = f"**Ended early**: {plain(why)}" if why else ""
-    parts = [_cautions(summary), _best(summary), again, trained, ended, *work, _values(summary)]
+    parts = [_best(summary), _cautions(summary), again, trained, ended, *work, _values(summary)]
     answer = "\n\n".join(filter(None, parts))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 
 
 def _cautions(summary: Summary) -> str:
-    """Return what to know before the answer is trusted, briefly: MLflow folds a long note."""
+    """Return what to know before the answer is trusted, briefly: MLflow folds a note after some four lines,
+    which several cautions fill. So the best trial stands above them."""
     words = "; ".join(plain(each.brief) for each in summary.cautions)
     return f"**Before you trust the answer**: {words}" if words else ""
 

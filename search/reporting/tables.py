@@ -207,9 +207,12 @@ def winner_line(finals: Finals, metric: str) -> str:
     if winner is None or (estimate := winner.estimate) is None or (gap := winner.gap) is None:
         return "no finalist has finished with two fresh seeds; the best trial is that of the search"
     seeds, above = counted(len(estimate.scores), "fresh seed"), "above" if gap >= 0.0 else "below"
+    values = [each.estimate.value for each in finals.finalists if each.estimate is not None]
+    equal = values.count(estimate.value) > 1  # where all differences are luck
+    why = ", which has the best mean of equal estimates" if equal else ""
     return (
         f"best recipe: {metric} {estimate.value:.4f} ({sureness(*estimate.bounds)}) over {seeds}, of trial "
-        f"{winner.trial}; the search's own figure was {abs(gap):.4f} {above} this"
+        f"{winner.trial}{why}; the search's own figure was {abs(gap):.4f} {above} this"
     )
 
 

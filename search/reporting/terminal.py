@@ -189,7 +189,7 @@ def _print_search(search: Search) -> None:
     for left_out in summary.left_out:
         say(f"  {left_out}")
     if summary.finals is not None:
-        say("\nthe best trials, trained again:")
+        say("\nthe best trials, trained again (estimate: the mean, drawn towards that of all):")
         out.print(finals_table(summary.finals, summary.objective))
         say(winner_line(summary.finals, summary.objective))
     try:

@@ -124,7 +124,7 @@ def test_a_reader_is_told_how_much_the_search_has_flattered_its_best_trial(
 
     show(Search(folder), as_json=False)
     printed = capsys.readouterr().out
-    assert "the best trials, trained again:" in printed
+    assert "the best trials, trained again (estimate: " in printed
     assert "over 2 fresh seeds, of trial" in printed
 
 

@@ -171,7 +171,7 @@ def test_every_page_has_what_was_found_about_the_images_above_the_answer(
     html = page(report)
     assert html.index(OTHER_KIND.means) < html.index('class="facts"')
     answer = conclusion(search.summary).answer
-    assert answer.index(OTHER_KIND.means) < answer.index("**Best**")
+    assert answer.index("**Best**") < answer.index(OTHER_KIND.means) < answer.index("**What it trains**")
     exported(search).write(tmp_path / "best.yaml")
     assert f"# - {OTHER_KIND.means}\n" in (tmp_path / "best.yaml").read_text().partition("version:")[0]
     assert read_recipe(tmp_path / "best.yaml").digest() == search.trials[0].digest

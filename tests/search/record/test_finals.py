@@ -102,6 +102,15 @@ def test_the_winner_is_the_best_by_fresh_seeds_and_not_by_the_search() -> None:
     assert found.winner.gap == pytest.approx(0.89 - values(found)[1])
 
 
+def test_of_equal_estimates_the_best_mean_wins_and_the_line_says_so() -> None:
+    apart, alike = final([[0.80, 0.81], [0.84, 0.86]]), final([[0.80, 0.86], [0.85, 0.80]])
+    assert apart.winner is not None
+    assert alike.winner is not None
+    assert (apart.winner.trial, alike.winner.trial) == (1, 0)
+    assert "of trial 1; the search" in winner_line(apart, METRIC)
+    assert "of trial 0, which has the best mean of equal estimates; the search" in winner_line(alike, METRIC)
+
+
 def test_nobody_wins_before_the_final_is_over() -> None:
     assert final([[0.80, 0.81], [0.84, 0.86]], over=False).winner is None
 
