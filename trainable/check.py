@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainable.bench import HERE, Bench
 from trainable.checks.duplicates import Fingerprints, check_duplicates
-from trainable.checks.finding import Finding, failed, guarded, unchecked
+from trainable.checks.finding import Finding, advised, failed, guarded, unchecked
 from trainable.checks.gradients import check_model_gradients
 from trainable.checks.groups import check_groups
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
@@ -84,7 +84,8 @@ def check(  # noqa: PLR0913 - a person types these by name
     tools = check_tools_named(debug)
     images = data or load_for(recipe, bench, own_model=model is not None)
     subject = make_subject(recipe, images, model, bench)
-    return [*check_subject(subject, seconds, tools, full=full, cpus=cpus)]
+    found = check_subject(subject, seconds, tools, full=full, cpus=cpus)
+    return [advised(each, subject.recipe, images.info) for each in found]
 
 
 def check_subject(
@@ -95,7 +96,7 @@ def check_subject(
     full: bool = False,
     cpus: int | None = None,
 ) -> Iterator[Finding]:
-    """Yield what `check` finds, each finding as soon as it is known.
+    """Yield what `check` finds, each finding as soon as it is known, with advice for any recipe.
 
     Of the errors about images that cannot be decoded only the first is yielded: that of `full`, which names
     all, or that of the check which met one first.

@@ -28,7 +28,8 @@ def summary(outcome: Outcome) -> str:
     lines += outcome.diagnosis.lines()
     if outcome.test is not None:
         lines += _test_lines(outcome.test, outcome.intervals)
-        lines += [outcome.gaps.words()] if outcome.gaps is not None and outcome.gaps.differing else []
+        gap = outcome.gaps.explained if outcome.gaps is not None else None
+        lines += [] if gap is None else [str(gap)]
         lines += by_class_lines(outcome.test, outcome.intervals, classes)
         lines += _confusion_lines(outcome.test, classes)
     return "\n".join(lines)

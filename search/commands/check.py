@@ -18,7 +18,7 @@ from search.commands.named import Input, named_input, needing_images
 from search.commands.options import CheckOptions, bench_of, refuse_with_address
 from search.facts.measured import load_data
 from search.facts.start import find_start
-from search.learning.cautions import advised, is_split_here, joined, recorded
+from search.learning.cautions import for_objective, joined, recorded
 from search.learning.lessons import LEARN_FROM
 from search.learning.search import Search
 from search.record.folder import keep_findings
@@ -27,7 +27,7 @@ from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
 from trainable.bench import Bench
-from trainable.checks.finding import CHECK_NAMES, Finding, Level, counts, keep
+from trainable.checks.finding import CHECK_NAMES, Finding, Level, advised, counts, keep
 from trainable.collector import load_torch, paused
 from trainable.debug_tools import check_tools_named
 from trainable.errors import UserError
@@ -161,8 +161,8 @@ def machines_table(machines: Sequence[CheckedMachine]) -> Table:
 
 
 def findings_of(target: Target, options: CheckOptions) -> Iterator[Finding]:
-    """Yield what the checks find, and then keep what they found about the images. For a study the advice is
-    what the study does not do already."""
+    """Yield what the checks find, with what the recipe can do about it, and then keep what they found about
+    the images. Of a study, what its objective makes good is passed."""
     with stage("loading the checks"), paused():
         from trainable.check import SECONDS, check_subject, make_subject
     from trainable.training.devices import threads
@@ -174,7 +174,8 @@ def findings_of(target: Target, options: CheckOptions) -> Iterator[Finding]:
             subject = make_subject(target.recipe, target.data, None, target.bench)
         for each in check_subject(subject, limit, tools, full=options.full, cpus=target.bench.threads):
             found.append(each)
-            yield each if target.study is None else _advised(each, target, target.study)
+            read = advised(each, target.recipe, target.data.info)
+            yield read if target.study is None else for_objective(read, target.study.objective)
     record(target, found)
 
 
@@ -194,22 +195,13 @@ def _tell_target(target: Target, options: CheckOptions) -> None:
             say(f"distillation: {target.teacher}")
 
 
-def _advised(found: Finding, target: Target, study: Study) -> Finding:
-    split_here = is_split_here(study.data, target.data.info)
-    pretrained = target.recipe.model.weights is not None
-    (read,) = advised([found], study.objective, split_here=split_here, pretrained=pretrained)
-    return read
-
-
 def record(target: Target, findings: Sequence[Finding]) -> None:
     """Keep what was found about the images, and add it to the record of the search that was named."""
     found, search = keep(target.data.info, findings), target.search
     if search is None:
         return
-    split_here = is_split_here(search.study.data, target.data.info)
-    pretrained = target.recipe.model.weights is not None
-    recorded_now = recorded(found, search.study.objective, split_here=split_here, pretrained=pretrained)
-    known = joined(search.findings, recorded_now)
+    read = (advised(each, target.recipe, target.data.info) for each in found)
+    known = joined(search.findings, recorded(read, search.study.objective))
     if known != search.findings:
         keep_findings(search.folder, known)
 

@@ -220,6 +220,6 @@ def _verified(found: Exported, runs: int, again: Retraining) -> Exported:
 
     verification = verify(found.recipe, runs, again, found.info)
     terminal.say(verification.words())
-    if verification.parts_differ is not None:
-        terminal.say(verification.parts_differ)
+    if verification.gap is not None:
+        terminal.say(str(verification.gap))
     return _recorded(found, verification=verification)

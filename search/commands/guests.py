@@ -15,7 +15,7 @@ from search.commands.forecast import keep_beside, plan_lines
 from search.followers import following
 from search.followers.database import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
-from search.learning.cautions import is_split_here, recorded
+from search.learning.cautions import recorded
 from search.learning.learned_space import learning_space
 from search.learning.search import Search
 from search.record.folder import Caution, home_to_write
@@ -67,14 +67,12 @@ def findings(data: DataSet, study: Study, base: Recipe) -> Iterator[Caution]:
     It looks where that takes a second or two: in sets of at most COMPARED images in memory. `tunebook check`
     looks at others too.
     """
-    from trainable.checks.finding import UNKNOWN, keep
+    from trainable.checks.finding import UNKNOWN, advised, keep
 
     found = [*_looked_at(data, base)]
     not_checked = [each for each in found if each.means == UNKNOWN]
-    split_here = is_split_here(study.data, data.info)
     kept = (*keep(data.info, found), *not_checked)
-    pretrained = base.model.weights is not None
-    yield from recorded(kept, study.objective, split_here=split_here, pretrained=pretrained)
+    yield from recorded((advised(each, base, data.info) for each in kept), study.objective)
 
 
 def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence, Set
 from shlex import quote
 from typing import NamedTuple, assert_never
 
-from search.learning.cautions import is_split_here
 from search.learning.evidence import (
     PLAYBOOK,
     TOP,
@@ -23,6 +22,7 @@ from spaces.domains import Choice, listed, shown
 from trainable.curves.levels import Thresholds
 from trainable.curves.remedies import remedies
 from trainable.curves.task_curves import Remedy
+from trainable.data.info import is_split_here
 from trainable.diagnosis import curves_of
 from trainable.recipe.training import AVERAGING
 

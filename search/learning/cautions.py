@@ -8,64 +8,47 @@ reached a ceiling, and of trials that are nearer to each other than that the bes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from shlex import quote
 from typing import get_args
 
-from search.record.folder import Caution, Verified
+from search.record.folder import Caution
 from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
 from search.study.objective import Objective
 from spaces.domains import counted
 from trainable.checks.finding import Finding, PartsCheck, passed
 from trainable.curves.levels import TOLD_APART, at_ceiling, least_accuracy, mistakes_in_words
-from trainable.data import DataInfo
+from trainable.data.info import is_split_here
 from trainable.diagnosis import curves_of
-from trainable.recipe.data import Data
-from trainable.recipe.provenance import CAUSES
+from trainable.recipe.provenance import Verification
 from trainable.terminal import program_name
 
 METRIC = "objective.metric"
-BALANCED = f"{METRIC}: val_balanced_accuracy"  # advice that some searches follow already
-
-LARGER_PART = "raise data.validation_fraction"  # as the checks of images say it
-FROM_WEIGHTS = ", or start from pretrained weights (model.weights)"  # likewise
-MOVED = "move images into the validation part"
-
 RULE = f"two recipes differ by more than luck from {TOLD_APART} images on (McNemar's test, 5 %)"
 
-# Checks that find the same image in two parts: validation images that training has seen are known by heart
-COPIES = ("duplicates", "near-duplicates")
+
+def for_objective(found: Finding, objective: Objective) -> Finding:
+    """Return a finding as a search with this objective reads it: what accuracy hides is no fault where
+    classes count alike."""
+    if not (found.of_accuracy and objective.counts_classes_alike):
+        return found
+    return passed(found.check, f"{found.what}; {objective.metric}, the objective, counts classes alike")
 
 
-def recorded(
-    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True, pretrained: bool = False
-) -> tuple[Caution, ...]:
-    """Return what a search with this objective records of what was found about its images; the rest as in
-    `advised`."""
+def recorded(findings: Iterable[Finding], objective: Objective) -> tuple[Caution, ...]:
+    """Return what a search with this objective records of what was found about its images."""
     return tuple(
-        Caution(kind="data", about=each.check, what=each.what, means=each.means, do=each.do)
-        for each in advised(findings, objective, split_here=split_here, pretrained=pretrained)
+        Caution(
+            kind="data",
+            about=each.check,
+            what=each.what,
+            means=each.means,
+            do=each.do,
+            copies_in=each.copies_in,
+        )
+        for each in (for_objective(found, objective) for found in findings)
         if each.level != "passed"
     )
-
-
-def advised(
-    findings: Iterable[Finding], objective: Objective, *, split_here: bool = True, pretrained: bool = False
-) -> Iterator[Finding]:
-    """Yield findings as a search with this objective should read them.
-
-    Where it counts classes alike already, what accuracy hides is no fault of it; where validation is not
-    `split_here`, no field makes it larger; where trials are `pretrained`, weights are no news.
-    """
-    for found in findings:
-        do = found.do if split_here else found.do.replace(LARGER_PART, MOVED)
-        each = replace(found, do=do.replace(FROM_WEIGHTS, "") if pretrained else do)
-        if objective.counts_classes_alike and BALANCED in each.do:
-            counts = f"{each.what}; {objective.metric}, the objective, counts classes alike"
-            yield passed(each.check, counts)
-        else:
-            yield each
 
 
 def joined(earlier: Sequence[Caution], later: Sequence[Caution]) -> tuple[Caution, ...]:
@@ -77,32 +60,26 @@ def joined(earlier: Sequence[Caution], later: Sequence[Caution]) -> tuple[Cautio
 def cautions_of(search: StoredSearch) -> tuple[Caution, ...]:
     """Return what to know before a search's answer is trusted, what is known for sure first: what was found
     about its images, what came of training its best recipe again, and how close its best trials are."""
-    return (*search.findings, *_gap(search.findings, search.verified), *_close_scores(search))
+    gap = () if search.verified is None else gap_of(search.verified.found, search.findings)
+    return (*search.findings, *gap, *_close_scores(search))
 
 
-def _gap(findings: Sequence[Caution], verified: Verified | None) -> Iterator[Caution]:
-    if verified is not None and verified.found.parts_differ is not None:
-        what = gap_in_words(verified.found.parts_differ, findings)
-        yield Caution(kind="gap", about=verified.found.metric, what=what)
+def gap_of(found: Verification, findings: Sequence[Caution]) -> Iterator[Caution]:
+    """Yield that test scores are others than validation scores, if a verification has found that, without the
+    causes that stand among the findings."""
+    if found.gap is not None:
+        gap = found.gap.without(causes_among(findings))
+        yield Caution(kind="gap", about=found.metric, what=gap.what, means=gap.means, do=gap.do)
 
 
-def gap_in_words(parts_differ: str, findings: Sequence[Caution]) -> str:
-    """Return how far test scores are from validation's, without the causes that the findings say already."""
-    says_causes = any(each.about in get_args(PartsCheck) for each in findings)
-    return parts_differ.partition(CAUSES)[0] if says_causes else parts_differ
+def causes_among(cautions: Iterable[Caution]) -> tuple[str, ...]:
+    """Return what cautions say of how the parts compare, by which their scores may differ."""
+    return tuple(each.means for each in cautions if each.about in get_args(PartsCheck))
 
 
-def is_split_here(data: Data, info: DataInfo) -> bool:
-    """Say whether the validation part has the size that the fraction asks for, with no limit of images."""
-    learnt_from = info.train_images + info.validation_images
-    sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
-    near = any(abs(size - info.validation_images) <= len(info.classes) for size in sizes)
-    return data.train_limit is None and near
-
-
-def copies_in_validation(findings: Sequence[Caution]) -> bool:
+def copies_in_validation(findings: Iterable[Caution]) -> bool:
     """Say whether validation images are also in training, which are known by heart."""
-    return any(each.about in COPIES and "validation images" in each.what for each in findings)
+    return any(each.copies_in == "validation" for each in findings)
 
 
 def _close_scores(search: StoredSearch) -> Iterator[Caution]:

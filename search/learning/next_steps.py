@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Literal, get_args
 
 from search.learning.best_trials import EPOCHS, FRACTION, larger_part
-from search.learning.cautions import COPIES, METRIC, RULE, copies_in_validation
+from search.learning.cautions import METRIC, RULE, copies_in_validation
 from search.learning.evidence import Edit, Evidence, LeftAlone, ProposedEdit, SearchFinding
 from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS, has_result
@@ -86,7 +86,7 @@ def _of_images(search: Search) -> Iterator[NextStep]:
     check = f"{program_name()} check {quote(search.home.address)} --write-exclusions copies.csv"
     leave_out = f"`{check}` lists the copies; look at them, and set data.exclude: copies.csv"
     for each in found:
-        is_listed = each.about in COPIES and search.study.data.exclude is None
+        is_listed = each.copies_in is not None and search.study.data.exclude is None
         if do := leave_out if is_listed else each.do:
             yield NextStep("data", do, each.brief)
     if (gap := caution_of(search.cautions, "gap")) is not None:

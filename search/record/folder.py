@@ -32,6 +32,7 @@ from trainable.errors import UserError
 from trainable.files.regular import read_regular, why
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
+from trainable.recipe.data import Split
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import write_whole
 
@@ -192,6 +193,7 @@ class Caution(Spec):
     what: str
     means: str = ""  # both are empty where `what` says all
     do: str = ""
+    copies_in: Split | None = None  # images of this part are also in an earlier one, or nearly
 
     def __str__(self) -> str:
         """The caution in one line."""
@@ -209,8 +211,15 @@ class Caution(Spec):
 
     @property
     def brief(self) -> str:
-        """Of the images what it means, else what was seen."""
-        return self.means if self.kind == "data" and self.means else self.what
+        """In a line: of the images what it means, of the test score also why it is another, else what was
+        seen."""
+        match self.kind:
+            case "data":
+                return self.means or self.what
+            case "gap":
+                return self.seen
+            case "ceiling" | "luck":
+                return self.what
 
 
 def keep_findings(folder: Path, found: Sequence[Caution]) -> None:

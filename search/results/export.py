@@ -10,7 +10,7 @@ from shlex import quote
 
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
-from search.learning.cautions import gap_in_words
+from search.learning.cautions import gap_of
 from search.learning.search import Search
 from search.record.code import train_call
 from search.record.folder import Caution, read_verification
@@ -59,9 +59,9 @@ class Exported:
         """What to know before the recipe is trusted, briefly, a line each: by its search, and by its own
         record, which alone has a verification that was just made."""
         known = self.recipe.provenance.verification if self.recipe.provenance is not None else None
-        differ = known.parts_differ if known is not None else None
-        gap = () if differ is None else (gap_in_words(differ, self.cautions),)
-        return (*(each.brief for each in self.cautions if each.kind != "gap"), *gap)
+        gap = () if known is None else gap_of(known, self.cautions)
+        others = (each for each in self.cautions if each.kind != "gap")
+        return tuple(each.brief for each in (*others, *gap))
 
     def text(self, file: Path) -> str:
         """Return the recipe as the text of a file, with a head for people."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from search.learning.cautions import causes_among
 from search.learning.search import Search
 from search.results.export import chosen_trial, known_of, recipe_of
 from search.study.code import NO_CODE, Code
@@ -42,7 +43,13 @@ def trained_trial(
     chosen = chosen_trial(search, trial)
     state, recipe = newest_state(search, chosen, "bundle DIR"), recipe_of(search, chosen)
     found = trained(recipe, scored_weights(state), epochs=state["epoch"], model=model, data=data)
-    return replace(found, warnings=tuple(each.seen for each in known_of(search, chosen)))
+    known, verified = known_of(search, chosen), search.verified if chosen == search.best else None
+    return replace(
+        found,
+        warnings=tuple(each.seen for each in known if each.kind != "gap"),
+        causes=causes_among(known),
+        gap=None if verified is None else verified.found.gap,
+    )
 
 
 def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:

@@ -28,10 +28,9 @@ def half_width(gains: Sequence[SeedScores], level: float = LEVEL) -> float:
     return student(freedom, level) * math.sqrt(pooled / runs)
 
 
-def parts_differ(metric: str, runs: Sequence[Fresh], causes: Sequence[str] = ()) -> str | None:
-    """Return in one line by how much the mean test score differs from the mean validation score, and why or
-    what to do, where that is more than chance allows; None where it is not, or where fewer than two runs have
-    both. `causes` say what was found of how the parts compare.
+def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
+    """Return in words by how much the mean test score differs from the mean validation score, where that is
+    more than chance allows; None where it is not, or where fewer than two runs have both.
 
     The interval of the mean difference d of n runs is d ± t (s² / n + e²) ** 0.5. Here s is the deviation
     between seeds of a run's own difference: a run's luck that raises both scores cancels out. All runs are
@@ -54,7 +53,7 @@ def parts_differ(metric: str, runs: Sequence[Fresh], causes: Sequence[str] = ())
         return None
     mean, half = fmean(differences), student(freedom, GAP_LEVEL) * error
     gap = ScoreGap(name, fmean(validation), fmean(test), mean - half, mean + half)
-    return f"means over {len(both)} runs: {words_of([gap], causes)}" if gap.differ else None
+    return f"means over {len(both)} runs: {words_of([gap])}" if gap.differ else None
 
 
 def error_of_images(name: str, runs: Sequence[Fresh]) -> float:

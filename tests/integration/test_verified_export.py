@@ -39,10 +39,10 @@ def test_a_test_part_of_another_kind_is_said_and_the_recipe_written_though_it_is
     assert (found.verified, found.part, found.seeds, found.claimed) == (False, "test", (1, 2, 3), 0.9)
     assert provenance.data_digest == load_for(recipe, ON_CPU).info.digest
     assert found.mean == np.mean(found.scores) < np.mean(found.validation_scores) - 0.3
-    assert found.parts_differ is not None
+    assert found.gap is not None
     lines = ran.stdout.splitlines()
     assert lines[0] == "3 runs of 3 epochs: the recipe with 3 new seeds, scored on the test part"
-    assert found.parts_differ in lines
+    assert str(found.gap) in lines
     assert [line for line in lines if line.startswith("not verified: test_accuracy")]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from trainable.markdown import between, code, plain, table
 from trainable.models.libraries import title_of
 from trainable.recipe import Recipe
 from trainable.recipe.models import TimmModel, is_published
-from trainable.recipe.provenance import Provenance, unsaid
+from trainable.recipe.provenance import Provenance
 from trainable.tasks.exporter import CardWords, Exporter
 from trainable.training.run import PREFIXES
 
@@ -29,7 +29,7 @@ def model_card(trained: Trained, measured: MeasuredBundle) -> str:
         f"---\n{_metadata(trained, measured)}\n---",
         f"# {plain(title_of(recipe.model))}{pruned} for {len(info.classes)} classes",
         *_introduction(recipe, info, exporter.words),
-        *_warnings(trained.warnings),
+        *_warnings(trained),
         "## Use",
         *exporter.uses(),
         *uses_of_weights(trained),
@@ -37,7 +37,7 @@ def model_card(trained: Trained, measured: MeasuredBundle) -> str:
         table(("", "what"), exporter.takes_and_gives().items()),
         "## Scores",
         *_scores(exporter, measured),
-        *_again(recipe.provenance or Provenance(), trained.warnings),
+        *_again(trained),
         "## Latency",
         *_latency(measured.latency),
         "## Training",
@@ -80,8 +80,9 @@ def _introduction(recipe: Recipe, info: DataInfo, words: CardWords) -> Iterator[
     yield f"Classes: {named}" + (f" and {more:,} more" if more > 0 else "") + "."
 
 
-def _warnings(warnings: Sequence[str]) -> Iterator[str]:
-    if warnings:
+def _warnings(trained: Trained) -> Iterator[str]:
+    gap = () if trained.gap is None else (str(trained.gap.without(trained.causes)),)
+    if warnings := (*trained.warnings, *gap):
         yield "**Before you trust it:**"
         yield "\n".join(f"- {plain(each)}" for each in warnings)
 
@@ -112,10 +113,10 @@ def _scores(exporter: Exporter, measured: MeasuredBundle) -> Iterator[str]:
     yield table(("file", f"for this share of {exporter.words.of_part} {measured.part} part"), files)
 
 
-def _again(known: Provenance, warnings: Sequence[str]) -> Iterator[str]:
+def _again(trained: Trained) -> Iterator[str]:
     """Yield what was found when the recipe was trained again: how far its scores are luck, without what the
     warnings above have said."""
-    found = []
+    known, found = trained.recipe.provenance or Provenance(), list[str]()
     if known.final is not None:
         final = known.final
         found.append(
@@ -127,8 +128,10 @@ def _again(known: Provenance, warnings: Sequence[str]) -> Iterator[str]:
     if known.verification is not None:
         words = known.verification.words()
         found.append(f"From its file alone: {words}. Rule: {known.verification.rule}.")
-        if gap := unsaid(known.verification.parts_differ or "", "\n".join(warnings)):
-            found.append(gap)
+        gap, above = known.verification.gap, trained.gap
+        if gap is not None and (above is None or above.what != gap.what):
+            said = trained.causes if above is None else (*trained.causes, *(above.causes or ()))
+            found.append(str(gap.without(said)))
     if found:
         yield "The same recipe, trained again, which gives other weights than these:"
         yield "\n".join(f"- {plain(each)}" for each in found)

@@ -12,7 +12,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from trainable.checks.finding import kept
+from trainable.checks.finding import causes_of_gaps, kept
 from trainable.data import DataInfo, DataSet
 from trainable.data.assembly import MakeData
 from trainable.errors import ModelError, UserError, first_line
@@ -24,7 +24,7 @@ from trainable.origins import Origins, digests_of
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
-from trainable.recipe.provenance import unsaid
+from trainable.recipe.provenance import ExplainedGap
 from trainable.recipe.trained_files import METRICS_FILE, MODEL_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe
 from trainable.tasks.exporter import Exporter
@@ -49,6 +49,9 @@ class Trained:
     training: Recipe | None = None  # what trained the whole network, if it was pruned and then fine-tuned
     changed_code: tuple[str, ...] = ()  # a line for each function of a person's own that is another one now
     warnings: tuple[str, ...] = ()  # what to know before the network is trusted, a line each
+    causes: tuple[str, ...] = ()  # what these say of how the parts compare
+    # That test scores are others than validation scores: of this training, or of others of its recipe
+    gap: ExplainedGap | None = None
 
     @property
     def whole_training(self) -> Recipe | None:
@@ -88,9 +91,17 @@ def trained(
         raise UserError("; ".join(changes) + (means if known.comparable(now) else ""))
     images.be_here()
     code = tuple(known.changes(replace(known, code=digests_of(model=model, data=data)), recipe))
-    found = tuple(each.seen for each in kept(images.info))
-    whole = resolved(recipe, images)
-    return Trained(whole, images, weights, epochs, model, changed_code=code, warnings=found)
+    found = kept(images.info)
+    return Trained(
+        resolved(recipe, images),
+        images,
+        weights,
+        epochs,
+        model,
+        changed_code=code,
+        warnings=tuple(each.seen for each in found),
+        causes=causes_of_gaps(found),
+    )
 
 
 def network_with(
@@ -165,19 +176,18 @@ def trained_in(
     found = trained(recipe, weights, epochs=recipe.loop.epochs, model=model, data=data)
     if training is not None:
         training = training.model_copy(update={"data": found.recipe.data})
-    if gap := unsaid(_gap_in(folder), "\n".join(found.warnings)):
-        found = replace(found, warnings=(*found.warnings, gap))
-    return replace(found, widths=widths, training=training)
+    return replace(found, widths=widths, training=training, gap=_gap_in(folder))
 
 
-def _gap_in(folder: Path) -> str:
-    """Return what the training found of its test scores against its validation scores, in words; nothing
-    where chance allows the difference, and where no test part was scored."""
+def _gap_in(folder: Path) -> ExplainedGap | None:
+    """Return what the training found of its test scores against its validation scores; None where chance
+    allows the difference, and where no test part was scored."""
     with suppress(OSError, ValueError, LookupError, TypeError):  # another version has written the file
-        return str(
-            json.loads(read_regular(folder / METRICS_FILE, LARGEST_METRICS))["validation_test_gap"]["words"]
-        )
-    return ""
+        gap = json.loads(read_regular(folder / METRICS_FILE, LARGEST_METRICS))["validation_test_gap"]
+        words = str(gap["words"])
+        causes = gap.get("causes")  # earlier versions have them in the words
+        return ExplainedGap(words, None if causes is None else tuple(map(str, causes))) if words else None
+    return None
 
 
 def _weights_in(folder: Path) -> dict[str, Tensor]:

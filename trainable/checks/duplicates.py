@@ -104,8 +104,8 @@ def _exact_leaks(groups: Sequence[list[NamedImage]], seen: Counter[Split], exten
             f"{count:,} {second} images ({share:.1%}) are also in {first}: {listed(pairs, 3)} ({extent})",
             f"the {second} score rewards memory: it is too good by up to {100 * share:.1f} points",
             "`tunebook check DATA --write-exclusions FILE` lists them, and data.exclude: FILE leaves them "
-            "out; put all "
-            "images of one origin into one part",
+            "out; put all images of one origin into one part",
+            copies_in=second,
         )
 
 

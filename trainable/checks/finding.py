@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, assert_never, get_args
 
 from pydantic import TypeAdapter
 
-from trainable.data import DataInfo
+from trainable.data import DataInfo, Split
 from trainable.data.decode import REPAIR
+from trainable.data.info import is_split_here
 from trainable.errors import BrokenImages, UserError, first_line
 from trainable.files.paths import cache_root
 from trainable.files.regular import read_regular
+from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import write_whole
 from trainable.stages import stage
 
@@ -65,8 +67,38 @@ CheckName = Literal[
 
 CHECK_NAMES: tuple[CheckName, ...] = get_args(CheckName)
 UNKNOWN = "nothing is known about it; the other findings stand"  # of a check that could not be made
-FORM = 1  # of the kept files: raise it when the checks would find something else in the same images
+FORM = 2  # of the kept files: raise it when the checks would find something else in the same images
 LARGEST_KEPT = 2**20  # so many bytes are read
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to do about a finding."""
+
+    do: str
+    # Only for recipes whose validation part tunebook splits off, whose data have one of their own, or whose
+    # network begins without weights; None: for any
+    only: Literal["split here", "own part", "from scratch"] | None = None
+
+    def is_for(self, recipe: Recipe, info: DataInfo) -> bool:
+        """Say whether a recipe of these images can do it, and does not do it already."""
+        match self.only:
+            case None:
+                return True
+            case "split here":
+                return is_split_here(recipe.data, info)
+            case "own part":
+                return not is_split_here(recipe.data, info)
+            case "from scratch":
+                return recipe.model.weights is None
+            case _:
+                assert_never(self.only)
+
+
+MORE_VALIDATION = (
+    Advice("raise data.validation_fraction", "split here"),
+    Advice("move images into the validation part", "own part"),
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +108,9 @@ class Finding:
     `what` has the figures, `means` the consequence, and `do` the field or command to change; the last two are
     empty if the check passed. An `error` makes a search useless, a `warning` costs accuracy or time, and a
     `note` is worth knowing.
+
+    Where the advice depends on the recipe, it is in `advice`, the first thing first, until `advised` puts
+    what holds for one into `do`: findings about images are kept for whatever is trained on them.
     """
 
     check: CheckName
@@ -83,6 +118,9 @@ class Finding:
     what: str
     means: str = ""
     do: str = ""
+    advice: tuple[Advice, ...] = ()
+    of_accuracy: bool = False  # no fault of scores that count classes alike
+    copies_in: Split | None = None  # images of this part are also in an earlier one, or nearly
 
     @property
     def seen(self) -> str:
@@ -94,8 +132,17 @@ class Finding:
         """The anchor of the check in docs/checks.md."""
         return f"#{self.check.lower().replace(' ', '-')}"
 
-    def tree(self) -> dict[str, str]:
-        return asdict(self)
+    def tree(self) -> dict[str, Any]:
+        """Return plain data for `--json`, where what to do is in words."""
+        return {name: value for name, value in asdict(self).items() if name != "advice"}
+
+
+def advised(found: Finding, recipe: Recipe, info: DataInfo) -> Finding:
+    """Return a finding with what this recipe can do about it in words."""
+    if not found.advice:
+        return found
+    do = ", or ".join(each.do for each in found.advice if each.is_for(recipe, info))
+    return replace(found, do=do, advice=())
 
 
 def passed(check: CheckName, what: str) -> Finding:

@@ -103,6 +103,7 @@ def _finding(
         "look at these pairs: `tunebook check DATA --write-exclusions FILE` lists them, and data.exclude: "
         "FILE leaves them out; keep what was taken together in one part, by data.group or a manifest's "
         "column group" + _naming_files(data),
+        copies_in=second,
     )
 
 

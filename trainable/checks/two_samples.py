@@ -201,6 +201,7 @@ class PartWords:
     test: tuple[str, str]
     validation: tuple[str, str]
     both: tuple[str, str]  # validation differs from training as the test part does
+    of_accuracy: bool = False  # as a finding's
 
 
 def compare_parts(
@@ -220,20 +221,25 @@ def compare_parts(
     learnt = compare(train, validation)
     apart = learnt is not None and learnt.differ
     if "test" not in parts:
-        yield _finding(check, "validation against training", learnt, words.validation)
+        yield _finding(check, "validation against training", learnt, words.validation, words.of_accuracy)
         return
     seen = validation if apart else join(train, validation)
     tested = compare(seen, parts["test"])
     if learnt is not None and learnt.differ and tested is not None and not tested.differ:
-        yield Finding(check, "note", f"validation against training: {learnt.what}", *words.both)
+        what = f"validation against training: {learnt.what}"
+        yield Finding(check, "note", what, *words.both, of_accuracy=words.of_accuracy)
     else:
-        yield _finding(check, "validation against training", learnt, words.validation)
+        yield _finding(check, "validation against training", learnt, words.validation, words.of_accuracy)
     against = "validation" if apart else "training and validation"
-    yield _finding(check, f"test against {against}", tested, words.test)
+    yield _finding(check, f"test against {against}", tested, words.test, words.of_accuracy)
 
 
-def _finding(check: CheckName, pair: str, found: PartDifference | None, words: tuple[str, str]) -> Finding:
+def _finding(
+    check: CheckName, pair: str, found: PartDifference | None, words: tuple[str, str], of_accuracy: bool
+) -> Finding:
     if found is None:
         return unchecked(check, f"{pair}: too few images, or groups of images, in classes that both have")
     what = f"{pair}: {found.what}"
-    return Finding(check, "warning", what, *words) if found.differ else passed(check, what)
+    if not found.differ:
+        return passed(check, what)
+    return Finding(check, "warning", what, *words, of_accuracy=of_accuracy)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from trainable.data.source import Channels, Flip
 from trainable.errors import listed
-from trainable.recipe.data import Interpolation
+from trainable.recipe.data import Data, Interpolation
 from trainable.recipe.tasks import TASKS, AnyTask, TaskKind
 
 FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
@@ -131,3 +131,12 @@ class DataInfo:
         """Read what `tree` returned, after it went through JSON. Raises ValidationError for other data."""
         info = TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
         return info if "task_kind" in tree else replace(info, task_kind=info._kind_by_counts)
+
+
+def is_split_here(data: Data, info: DataInfo) -> bool:
+    """Say whether tunebook has split the validation part off: it has the size that the fraction asks for,
+    with no limit of images."""
+    learnt_from = info.train_images + info.validation_images
+    sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
+    near = any(abs(size - info.validation_images) <= len(info.classes) for size in sizes)
+    return data.train_limit is None and near

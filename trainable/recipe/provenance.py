@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,21 +11,52 @@ from pydantic import Field
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import NO_SPREAD
 
-CAUSES = (
-    "; found in these images: "  # between how far test is from validation, and what was found of the parts
-)
-MORE = "`tunebook check DATA` says more, and what to do"  # behind the causes
 AGREE = "the seeds agree, which tells nothing of other images"
 
 
-def unsaid(gap: str, said: str) -> str:
-    """Return what a line about test and validation scores adds to what is said already: nothing, the gap
-    without its causes, or all."""
-    alone, _, causes = gap.partition(CAUSES)
-    if alone in said:
-        return ""
-    first = causes.removesuffix(f" ({MORE})").partition("; ")[0]
-    return alone if first and first in said else gap
+@dataclass(frozen=True)
+class ExplainedGap:
+    """That test scores are others than validation scores by more than chance allows, and why."""
+
+    what: str  # by how much
+    # What was found of how the parts compare; None where that is said already: above it on a page, or in
+    # `what` of earlier versions
+    causes: tuple[str, ...] | None
+
+    @property
+    def means(self) -> str:
+        """What was found about the parts, or else what the cause may be."""
+        if self.causes is None:
+            return ""
+        if self.causes:
+            return f"{'; '.join(self.causes)} (found in these images)"
+        return (
+            "perhaps the test images are of another kind, have other shares of classes, or the recipe suits "
+            "the validation images by luck"
+        )
+
+    @property
+    def do(self) -> str:
+        """What to do about it."""
+        if self.causes is None:
+            return ""
+        if self.causes:
+            return "`tunebook check DATA` says more, and what to do"
+        return (
+            "`tunebook check DATA` compares the parts; keep what was taken together in one part "
+            "(data.group), and take validation images from the test's kind"
+        )
+
+    def __str__(self) -> str:
+        """The gap in one line."""
+        seen = f"{self.what}: {self.means}" if self.means else self.what
+        return f"{seen}; {self.do}" if self.do else seen
+
+    def without(self, said: Collection[str]) -> ExplainedGap:
+        """Return the gap without the causes that are said already."""
+        if not said:
+            return self
+        return replace(self, causes=tuple(each for each in self.causes or () if each not in said) or None)
 
 
 def sureness(low: float | None, high: float | None) -> str:
@@ -70,11 +103,18 @@ class Verification(Spec):
     claimed: float
     short: float | None = None  # by how much the mean is worse than the claimed score
     allowed: float | None = None  # by how much it may be worse
-    # By how much the mean test score differs from the mean validation score of the same runs, and what to do,
-    # in words; None where chance allows the difference
+    # By how much the mean test score differs from the mean validation score of the same runs, in words; None
+    # where chance allows the difference
     parts_differ: str | None = None
+    # What was found of how the parts compare; None in files of earlier versions, whose `parts_differ` says it
+    causes: tuple[str, ...] | None = None
     faults: tuple[str, ...] = ()  # why runs came to nothing
     rule: str
+
+    @property
+    def gap(self) -> ExplainedGap | None:
+        """That the test scores of these runs are others than their validation scores, if they are."""
+        return None if self.parts_differ is None else ExplainedGap(self.parts_differ, self.causes)
 
     def words(self) -> str:
         """Return in a sentence whether the figure holds, and the numbers that say so."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.recipe.provenance import CAUSES, MORE
+from trainable.recipe.provenance import ExplainedGap
 from trainable.training.bootstrap import bounds_of
 from trainable.training.evaluate import Array
 
@@ -25,12 +25,6 @@ LEVEL = (PERCENTS[1] - PERCENTS[0]) / 100.0
 # Of parts with fewer images no difference is told: of two parts of one kind with 4 images with masks 9.5 %
 # differed in the mean IoU, with 9 4.0 %, with 30 3.0 % (n=400), where the interval promises 1 %
 FEWEST_IMAGES = 30
-
-ADVICE = (
-    "the test images are of another kind, have other shares of classes, or the recipe suits the validation "
-    "images by luck. `tunebook check` compares the parts; keep what was taken together in one part "
-    "(data.group), and take validation images from the test's kind"
-)
 
 
 @dataclass(frozen=True)
@@ -102,9 +96,10 @@ class ScoreGaps:
             return ()
         return tuple(gap for gap in self.gaps if gap.differ and gap.metric in self.spoken_of)
 
-    def words(self) -> str:
-        """Return `words_of` the gaps that differ, with their causes."""
-        return words_of(self.differing, self.causes)
+    @property
+    def explained(self) -> ExplainedGap | None:
+        """The gaps that differ in words, with their causes; None without any."""
+        return ExplainedGap(words_of(self.differing), self.causes) if self.differing else None
 
     def tree(self) -> dict[str, Any]:
         """Return plain data for `metrics.json`."""
@@ -114,17 +109,14 @@ class ScoreGaps:
             "resamples": self.resamples,
             "differ": bool(self.differing),
             "metrics": {gap.metric: gap.tree() for gap in self.gaps},
-            "words": self.words(),
+            "words": words_of(self.differing),
+            "causes": list(self.causes) if self.differing else [],
         }
 
 
-def words_of(differing: Sequence[ScoreGap], causes: Sequence[str] = ()) -> str:
-    """Return in one line which scores differ, and what was found about the parts, or else what the cause may
-    be, and what to do. It is empty if none differ."""
-    if not differing:
-        return ""
-    why = f"{CAUSES}{'; '.join(causes)} ({MORE})" if causes else f": {ADVICE}"
-    return f"{'; '.join(map(str, differing))}, more than chance allows{why}"
+def words_of(differing: Sequence[ScoreGap]) -> str:
+    """Return in words which scores differ; it is empty if none do."""
+    return f"{'; '.join(map(str, differing))}, more than chance allows" if differing else ""
 
 
 def score_gaps(

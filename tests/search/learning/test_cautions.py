@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from search.followers.conclusions import conclusion
-from search.learning.cautions import advised, joined, recorded
+from search.learning.cautions import for_objective, joined, recorded
 from search.learning.search import Search
 from search.record.folder import Caution, Verified, facts_text, keep_findings
 from search.record.home import FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE
@@ -25,22 +25,24 @@ from search.study.study import Finalists
 from tests.search.reporting.small_reports import VERIFICATION
 from tests.search.reporting.test_terminal import INFO, search_folder, values
 from tests.trainable.small_runs import data_set
-from trainable.checks.finding import Finding
+from trainable.checks.finding import Finding, advised, keep, kept
 from trainable.curves.levels import TOLD_APART, least_accuracy
 from trainable.data import DataInfo
 from trainable.data.assembly import from_arrays
+from trainable.recipe import Recipe
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import read_recipe
 from trainable.tasks.classification.checks.labels import check_labels
-from trainable.training.score_gap import ScoreGap, words_of
 
 IMAGES = INFO.validation_images
 OTHER_KIND = Caution(
-    kind="data", about="parts alike", what="told apart", means="test images are of another kind", do="look"
+    kind="data",
+    about="parts alike",
+    what="told apart",
+    means="test images are from another camera",
+    do="look",
 )
-LEAK = Caution(
-    kind="data", about="duplicates", what="9 validation images are also in train", means="m", do="d"
-)
+LEAK = Caution(kind="data", about="duplicates", what="9 copies", means="m", do="d", copies_in="validation")
 
 
 def of_mistakes(folder: Path, *mistakes: int) -> Search:
@@ -123,17 +125,28 @@ def test_a_verified_search_says_the_gap_and_no_longer_that_its_best_is_luck(tmp_
 
 
 @pytest.mark.parametrize("found", [(), (OTHER_KIND,)])
+@pytest.mark.parametrize("causes", [(), (OTHER_KIND.means,)])
 def test_causes_of_a_gap_that_stand_above_it_are_not_said_again(
-    found: tuple[Caution, ...], tmp_path: Path
+    found: tuple[Caution, ...], causes: tuple[str, ...], tmp_path: Path
 ) -> None:
     of_mistakes(tmp_path, 60, 61)
-    gap = words_of([ScoreGap("accuracy", 0.9, 0.8, -0.12, -0.08)], [OTHER_KIND.seen])
-    verified_with(tmp_path, VERIFICATION.model_copy(update={"parts_differ": gap}))
+    verified_with(tmp_path, VERIFICATION.model_copy(update={"causes": causes}))
     keep_findings(tmp_path, found)
     cautions = Search(tmp_path).cautions
-    assert cautions[-1].kind == "gap"
-    assert sum(OTHER_KIND.what in each.what for each in cautions) == 1
-    assert all("more than chance allows" in each.what for each in cautions if each.kind == "gap")
+    gap = cautions[-1]
+    assert (gap.kind, gap.what) == ("gap", VERIFICATION.parts_differ)
+    assert sum(OTHER_KIND.means in each.brief for each in cautions) == bool(found or causes)
+    assert ("perhaps" in gap.means) == (not found and not causes)
+    assert bool(gap.do) == (not found)
+
+
+def test_a_gap_of_an_earlier_version_has_its_causes_in_its_words_and_gets_no_others(tmp_path: Path) -> None:
+    of_mistakes(tmp_path, 60, 61)
+    tree = Verified(trial=0, recipe="0" * 12, found=VERIFICATION).model_dump(mode="json")
+    del tree["found"]["causes"]
+    (tmp_path / VERIFICATION_FILE).write_text(json.dumps(tree))
+    (gap,) = Search(tmp_path).cautions
+    assert str(gap) == VERIFICATION.parts_differ
 
 
 def test_what_to_type_against_luck_names_the_search_and_not_what_it_does_already(tmp_path: Path) -> None:
@@ -148,11 +161,14 @@ def test_what_to_type_against_luck_names_the_search_and_not_what_it_does_already
     assert "finalists" not in again.cautions[0].do
 
 
-def test_copies_of_training_images_are_left_out_before_a_ceiling_is_acted_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["validation", "test", None])
+def test_copies_of_training_images_are_left_out_before_a_ceiling_is_acted_on(
+    part: Any, tmp_path: Path
+) -> None:
     of_mistakes(tmp_path, 0)
-    keep_findings(tmp_path, (LEAK,))
+    keep_findings(tmp_path, (LEAK.model_copy(update={"copies_in": part}),))
     (_, ceiling) = Search(tmp_path).cautions
-    assert ceiling.do.startswith("leave the copies out first")
+    assert ceiling.do.startswith("leave the copies out first") == (part == "validation")
 
 
 def test_every_page_has_what_was_found_about_the_images_above_the_answer(
@@ -190,37 +206,56 @@ def test_a_later_look_replaces_what_the_same_check_has_found() -> None:
     assert joined((LEAK, OTHER_KIND), (again,)) == (LEAK, again)
 
 
-@pytest.mark.parametrize(("metric", "count"), [("val_accuracy", 1), ("val_balanced_accuracy", 0)])
-def test_advice_that_the_search_follows_already_is_not_recorded(metric: Any, count: int) -> None:
-    advice = "search for objective.metric: val_balanced_accuracy"
-    found = [Finding("accuracy", "warning", "one class is most", "guessing is good", advice)]
-    assert len(recorded(found, Objective(metric=metric))) == count
+OF_ACCURACY = Finding("accuracy", "warning", "one class is most", "guessing is good", "do", of_accuracy=True)
 
 
-def test_what_a_search_does_already_is_read_as_passed_and_not_proposed() -> None:
-    found = Finding(
-        "class balance", "warning", "from 3 to 90", "m", "search for objective.metric: val_balanced_accuracy"
-    )
-    (alike,) = advised([found], Objective(metric="val_balanced_accuracy"))
+@pytest.mark.parametrize("found", [OF_ACCURACY, replace(OF_ACCURACY, of_accuracy=False)])
+@pytest.mark.parametrize("metric", ["val_accuracy", "val_balanced_accuracy"])
+def test_what_accuracy_hides_is_no_fault_of_a_search_that_counts_classes_alike(
+    metric: Any, found: Finding
+) -> None:
+    objective = Objective(metric=metric)
+    good = found.of_accuracy and metric == "val_balanced_accuracy"
+    assert len(recorded([found], objective)) == (not good)
+    if not good:
+        assert for_objective(found, objective) == found
+        return
+    alike = for_objective(found, objective)
     assert (alike.level, alike.do) == ("passed", "")
     assert "val_balanced_accuracy, the objective, counts classes alike" in alike.what
-    assert list(advised([found], Objective())) == [found]
 
 
 def test_weights_are_not_proposed_to_trials_that_start_from_some() -> None:
     labels = np.array([0] * 40 + [1] * 2)
     part = np.zeros((len(labels), 8, 8, 1), np.uint8), labels
     data = from_arrays(part, part)
-    found = [each for each in check_labels(data) if "hardly exist" in each.means]
-    assert found
-    for pretrained in (False, True):
-        (read,) = advised(found, Objective(), pretrained=pretrained)
-        assert ("pretrained weights" in read.do) != pretrained
-        assert read.do.startswith("gather more of them, raise data.validation_fraction")
+    (found,) = (each for each in check_labels(data) if "hardly exist" in each.means)
+    recipes = Recipe(), Recipe().with_values({"model.weights": "weights.safetensors"})
+    from_scratch, pretrained = (advised(found, each, data.info).do for each in recipes)
+    assert pretrained == "gather more of them, or move images into the validation part"
+    assert from_scratch == f"{pretrained}, or start from pretrained weights (model.weights)"
 
 
-def test_a_field_that_splits_is_not_proposed_for_parts_of_the_data_s_own() -> None:
-    (small,) = (each for each in check_labels(data_set(64, 40)) if each.check == "validation size")
-    assert "raise data.validation_fraction" in small.do
-    (own,) = recorded([small], Objective(), split_here=False)
-    assert own.do == "move images into the validation part, or gather more images"
+def test_a_field_that_splits_is_proposed_where_it_has_split_and_not_for_parts_of_the_data_s_own() -> None:
+    data = data_set(64, 40)
+    (small,) = (each for each in check_labels(data) if each.check == "validation size")
+    does = [
+        advised(small, Recipe().with_values({"data.validation_fraction": fraction}), data.info).do
+        for fraction in (40 / 104, 0.9)
+    ]
+    assert does == [
+        f"{first}, or gather more images"
+        for first in ("raise data.validation_fraction", "move images into the validation part")
+    ]
+
+
+def test_what_is_kept_of_images_is_read_by_each_recipe_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    data = data_set(64, 40)
+    keep(data.info, check_labels(data))
+    (small,) = (each for each in kept(data.info) if each.check == "validation size")
+    split_here = Recipe().with_values({"data.validation_fraction": 40 / 104})
+    assert advised(small, split_here, data.info).do.startswith("raise data.validation_fraction")
+    assert advised(small, Recipe(), data.info).do.startswith("move images")

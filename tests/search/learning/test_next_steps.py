@@ -28,6 +28,7 @@ COPIES = Caution(
     what="9 validation images are also in train",
     means="scores reward memory",
     do="check --write-exclusions FILE lists them, and data.exclude: FILE leaves them out",
+    copies_in="validation",
 )
 
 

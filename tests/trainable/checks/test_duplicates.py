@@ -46,6 +46,7 @@ def leaking(count: int, validation: int = 200) -> DataSet:
 def test_how_bad_a_leak_is_goes_by_what_it_adds_to_the_score(count: int, level: str) -> None:
     found = by_name(list(check_duplicates(Fingerprints(leaking(count)), LabelChecks())))["duplicates"]
     assert found.level == level
+    assert found.copies_in == ("validation" if count else None)
     if count:
         assert f"{count} validation images ({count / 200:.1%}) are also in train: validation 0 = train 0" in (
             found.what

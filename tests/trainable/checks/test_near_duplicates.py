@@ -80,6 +80,7 @@ def test_copies_that_were_changed_a_little_are_named_with_their_originals(
     assert near.what.startswith("4 validation images (")
     assert "validation 4 ~ train 10, validation 5 ~ train 11, validation 6 ~ train 12 and 1 more" in near.what
     assert "data.group" in near.do
+    assert near.copies_in == "validation"
 
 
 def test_equal_images_are_named_as_such_alone() -> None:

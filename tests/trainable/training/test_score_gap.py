@@ -10,15 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
-from trainable.training.score_gap import (
-    ADVICE,
-    LEVEL,
-    ScoredPart,
-    ScoreGap,
-    ScoreGaps,
-    score_gaps,
-    words_of,
-)
+from trainable.recipe.provenance import ExplainedGap
+from trainable.training.score_gap import LEVEL, ScoredPart, ScoreGaps, score_gaps
 
 RESAMPLES = 1_000
 
@@ -68,7 +61,7 @@ def test_a_fall_of_ten_points_on_300_images_is_always_said_with_its_figures() ->
     for seed in range(50):
         assert gaps(drawn(300, 0.95, seed), drawn(300, 0.8, seed + 5_000), seed).differing
     found = gaps(np.arange(300) < 285, np.arange(300) < 228)
-    words = found.words()
+    words = str(found.explained)
     assert words.startswith("test_accuracy 0.7600 is 0.1900 below val_accuracy 0.9500 (99 % interval of ")
     assert "data.group" in words
     assert "take validation images from the test's kind" in words
@@ -76,13 +69,13 @@ def test_a_fall_of_ten_points_on_300_images_is_always_said_with_its_figures() ->
 
 
 def test_better_test_scores_are_said_too() -> None:
-    words = gaps(np.arange(300) < 228, np.arange(300) < 285).words()
+    words = str(gaps(np.arange(300) < 228, np.arange(300) < 285).explained)
     assert "test_accuracy 0.9500 is 0.1900 above val_accuracy 0.7600" in words
 
 
 def test_scores_of_one_kind_bring_no_word_but_their_figures() -> None:
     found = gaps(np.arange(300) < 270, np.arange(400) < 352)
-    assert (found.differing, found.words()) == ((), "")
+    assert (found.differing, found.explained) == ((), None)
     tree = found.tree()
     assert (tree["level"], tree["resamples"], tree["differ"], tree["words"]) == (0.99, RESAMPLES, False, "")
     figures = tree["metrics"]["accuracy"]
@@ -94,7 +87,7 @@ def test_nothing_is_told_of_a_few_images() -> None:
     """Their bootstrap promises more than it holds."""
     few = gaps(np.ones(200), np.zeros(29))
     assert few.gaps[0].differ
-    assert (few.differing, few.words(), few.tree()["differ"]) == ((), "", False)
+    assert (few.differing, few.explained, few.tree()["differ"]) == ((), None, False)
     assert gaps(np.ones(200), np.zeros(30)).differing
 
 
@@ -107,7 +100,7 @@ def test_every_metric_has_its_gap_and_the_line_is_of_those_alone_that_are_spoken
     validation, test = part(drawn(300, 0.95, 0), 0), part(drawn(300, 0.5, 1), 1)
     found = score_gaps(validation, test, ["macro_f1"])
     assert [(gap.metric, gap.differ) for gap in found.gaps] == [("accuracy", True)]
-    assert (found.differing, found.words(), found.tree()["differ"]) == ((), "", False)
+    assert (found.differing, found.explained, found.tree()["differ"]) == ((), None, False)
     assert found.tree()["metrics"]["accuracy"]["differ"]
 
 
@@ -130,11 +123,35 @@ def test_what_is_no_share_has_no_gap_where_a_part_shows_no_spread(spread: float)
     assert score_gaps(validation, test, ["cost"]).gaps == ()
 
 
+KIND, COPIES = "test images are from another camera", "the test score rewards memory"
+
+
 def test_what_was_found_about_the_parts_is_said_in_the_place_of_what_the_cause_may_be() -> None:
-    gap = ScoreGap("accuracy", 0.9, 0.8, -0.2, -0.05)
-    assert words_of([gap], ["test images are of another kind"]).endswith(
-        "more than chance allows; found in these images: test images are of another kind (`tunebook check "
-        "DATA` says more, and what to do)"
+    validation, test = part(drawn(300, 0.95, 0), 0), part(drawn(300, 0.5, 1), 1)
+    unknown, known = (score_gaps(validation, test, ["accuracy"], causes) for causes in ((), (KIND, COPIES)))
+    assert "perhaps the test images are of another kind" in str(unknown.explained)
+    assert str(known.explained).endswith(
+        f"more than chance allows: {KIND}; {COPIES} (found in these images); `tunebook check DATA` says "
+        "more, and what to do"
     )
-    assert ADVICE in words_of([gap])
-    assert words_of([], ["test images are of another kind"]) == ""
+    assert known.tree()["words"].endswith("more than chance allows")
+    assert known.tree()["causes"] == [KIND, COPIES]
+    alike = score_gaps(validation, validation, ["accuracy"], (KIND, COPIES))
+    assert (alike.tree()["words"], alike.tree()["causes"]) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("causes", "said", "left"),
+    [
+        ((), (), ()),
+        ((), (KIND,), None),
+        ((KIND,), (), (KIND,)),
+        ((KIND,), (KIND, COPIES), None),
+        ((KIND, COPIES), (KIND,), (COPIES,)),
+        (None, (), None),
+    ],
+)
+def test_causes_that_are_said_already_are_left_out(
+    causes: tuple[str, ...] | None, said: tuple[str, ...], left: tuple[str, ...] | None
+) -> None:
+    assert ExplainedGap("b", causes).without(said) == ExplainedGap("b", left)

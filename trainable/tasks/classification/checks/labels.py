@@ -13,7 +13,7 @@ from scipy.stats import chi2_contingency
 
 from trainable.array_types import Integers
 from trainable.checks.duplicates import CONTRADICTING
-from trainable.checks.finding import Finding, passed
+from trainable.checks.finding import MORE_VALIDATION, Advice, Finding, passed
 from trainable.checks.sampling import NamedImage
 from trainable.checks.short_training import FEWEST, NOISE_POINTS
 from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
@@ -40,11 +40,11 @@ WIDE = 0.5  # an interval of recall with this width says nothing about a class: 
 
 HIDDEN = "a recipe that never answers the small classes may have the best accuracy"
 UNKNOWN = "nobody can see how well a recipe has learnt these classes"
-OBJECTIVE = (
-    "search for objective.metric: val_balanced_accuracy; from a ratio of 10 on, such a search also tries "
-    "logit adjustment and sampling"
+OBJECTIVE = Advice(
+    "search for objective.metric: val_balanced_accuracy (from a ratio of 10 on, such a search also tries "
+    "logit adjustment and sampling)"
 )
-MORE = "raise data.validation_fraction, or gather more images of the classes that have few"
+MORE = (*MORE_VALIDATION, Advice("gather more images of the classes that have few"))
 
 DO = "search for objective.metric: val_balanced_accuracy, which shares of classes do not change"
 WORDS = PartWords(
@@ -60,6 +60,7 @@ WORDS = PartWords(
         "recipes are chosen by the shares of the test part, but trained with others",
         f"nothing, if the test's shares are the real ones; else {DO}",
     ),
+    of_accuracy=True,
 )
 
 
@@ -151,6 +152,7 @@ def _balance(data: DataSet) -> Finding:
             what,
             "accuracy is mostly that of the large classes, and small ones may be ignored at no cost",
             "search for objective.metric: val_balanced_accuracy; gather more of the small classes",
+            of_accuracy=True,
         )
     return passed("class balance", what)
 
@@ -164,15 +166,19 @@ def _rare(data: DataSet) -> Iterator[Finding]:
         if few := [f"{name} ({count})" for name, count in counts if 0 < count < FEWEST]:
             rare.append(f"{listed(few)} in {'training' if part is data.train else 'validation'}")
     if rare:
-        leave_out = "; or leave them out by data.min_images" if len(names) > 2 else ""
+        leave_out = (Advice("leave them out by data.min_images"),) if len(names) > 2 else ()
         yield Finding(
             "class balance",
             "warning",
             f"classes with fewer than {FEWEST} images: {', '.join(rare)}",
             "some classes hardly exist: they are learnt by heart, and whether their validation images are "
             "right is luck",
-            "gather more of them, raise data.validation_fraction, or start from pretrained weights "
-            f"(model.weights){leave_out}",
+            advice=(
+                Advice("gather more of them"),
+                *MORE_VALIDATION,
+                Advice("start from pretrained weights (model.weights)", "from scratch"),
+                *leave_out,
+            ),
         )
 
 
@@ -190,7 +196,7 @@ def _validation_size(images: int) -> Finding:
         "warning",
         what,
         "the validation part is so small that which of two similar recipes is better is luck",
-        "raise data.validation_fraction, or gather more images",
+        advice=(*MORE_VALIDATION, Advice("gather more images")),
     )
 
 
@@ -209,8 +215,9 @@ def check_accuracy(data: DataSet) -> Finding:
     few = _few(held, data.info.classes)
     what = "; ".join([what, *few])
     if share * (there - 1) >= LARGE_ODDS * (1.0 - share) and there > 1:
-        return Finding("accuracy", "warning", what, HIDDEN, "; ".join([OBJECTIVE, *([MORE] if few else [])]))
-    return Finding("accuracy", "note", what, UNKNOWN, MORE) if few else passed("accuracy", what)
+        advice = (OBJECTIVE, *(MORE if few else ()))
+        return Finding("accuracy", "warning", what, HIDDEN, advice=advice, of_accuracy=True)
+    return Finding("accuracy", "note", what, UNKNOWN, advice=MORE) if few else passed("accuracy", what)
 
 
 def _few(held: Sequence[int], classes: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.checks.finding import Finding, Level, passed, unchecked
+from trainable.checks.finding import MORE_VALIDATION, Advice, Finding, Level, passed, unchecked
 from trainable.checks.short_training import (
     LEAST_SHUFFLED_STEPS,
     LEAST_SKILL,
@@ -219,7 +219,7 @@ def _validation_size(known: MaskAssociation, images: int) -> Finding:
         "warning",
         what,
         "the validation part is so small that which of two similar recipes is better is luck",
-        "raise data.validation_fraction, or gather more images",
+        advice=(*MORE_VALIDATION, Advice("gather more images")),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from trainable.array_types import Floats, Integers
 from trainable.checks.duplicates import CONTRADICTING
-from trainable.checks.finding import Finding, Level, passed
+from trainable.checks.finding import MORE_VALIDATION, Advice, Finding, Level, passed
 from trainable.checks.sampling import NamedImage
 from trainable.checks.short_training import FEWEST
 from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
@@ -140,8 +140,11 @@ def _fewest_images(data: DataSet, counts: Mapping[Split, MaskCounts]) -> Finding
         "warning",
         what,
         "a class in so few images is learnt by heart, and its IoU, as much of the mean as any other, is luck",
-        "gather more images that show these classes, or raise data.validation_fraction"
-        + (", or join classes" if len(names) > 2 else ""),
+        advice=(
+            Advice("gather more images that show these classes"),
+            *MORE_VALIDATION,
+            *((Advice("join classes"),) if len(names) > 2 else ()),
+        ),
     )
 
 

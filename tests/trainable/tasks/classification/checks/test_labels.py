@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.trainable.small_runs import data_set
-from trainable.checks.finding import Finding
+from trainable.checks.finding import Finding, advised
 from trainable.checks.sampling import NamedImage
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
+from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.tasks.classification.checks.labels import (
     check_accuracy,
@@ -35,6 +36,7 @@ def test_the_smallest_and_the_largest_class_are_named_with_their_counts() -> Non
     assert found.level == "warning"
     assert "from 2 training images of class 1 to 30 of 0" in found.what
     assert "val_balanced_accuracy" in found.do
+    assert found.of_accuracy
 
 
 @pytest.mark.parametrize(("images", "level"), [(90, "warning"), (99, "warning"), (120, "passed")])
@@ -118,23 +120,25 @@ def validated_on(held: tuple[int, ...]) -> DataSet:
 
 
 def test_what_guessing_scores_is_named_with_the_objective_that_shows_it() -> None:
-    found = check_accuracy(validated_on((180, 12, 8)))
-    assert found.level == "warning"
+    data = validated_on((180, 12, 8))
+    found = advised(check_accuracy(data), Recipe(), data.info)
+    assert (found.level, found.of_accuracy) == ("warning", True)
     assert "answering 0 to every validation image scores 90% accuracy, and 33% balanced" in found.what
     assert "objective.metric: val_balanced_accuracy" in found.do
 
 
 def test_classes_whose_recall_nobody_can_see_are_named_with_its_interval() -> None:
     """Of 2 of 4 right, Wilson's interval is (p + z^2/2n ± z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)."""
-    found = check_accuracy(validated_on((30, 4, 30)))
-    assert found.level == "note"
+    data = validated_on((30, 4, 30))
+    found = advised(check_accuracy(data), Recipe(), data.info)
+    assert (found.level, found.of_accuracy) == ("note", False)
     assert "1 of 3 classes have few validation images: 1" in found.what
     z, n, p = 1.96, 4, 0.5
     half = z * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5 / (1 + z**2 / n)
     assert (
         f"if half of the 4 of 1 are right, its recall is {0.5 - half:.0%} to {0.5 + half:.0%}" in found.what
     )
-    assert "validation_fraction" in found.do
+    assert found.do.startswith("move images into the validation part, or gather more images")
 
 
 @pytest.mark.parametrize(
@@ -180,6 +184,7 @@ def levels(*held: Sequence[int]) -> list[str]:
 def test_a_test_part_with_other_shares_is_a_warning_that_names_the_classes() -> None:
     validation, test = found_in([300, 300, 300], [60, 60, 60], [150, 60, 10])
     assert (validation.level, test.level) == ("passed", "warning")
+    assert (validation.of_accuracy, test.of_accuracy) == (False, True)
     assert "test against training and validation" in test.what
     assert "differ in share by 35% of the images" in test.what
     assert "most c0 68% against 33%, c2 5% against 33%, c1 27% against 33%" in test.what
