@@ -92,7 +92,7 @@ def plan_rows(plan: Plan) -> Iterator[tuple[str, str]]:
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
         *([("constraints", f"{limits}; what breaks one is not trained")] if limits else []),
-        ("pruning", plan.pruning.describe(budget.epochs)),
+        ("early stopping", plan.pruning.describe(budget.epochs)),
         ("finalists", plan.final.words),
     )
 

@@ -132,7 +132,7 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
     factor = choice.reduction_factor or suggestion.factor
     match choice.kind:
         case "none":
-            return Pruning((), factor, "the study switches pruning off")
+            return Pruning((), factor, "scheduler.kind is none")
         case "asha" | "promotion" | "model":
             grace, epochs = choice.grace_epochs, budget.epochs
             usual = rungs(grace, factor, epochs) if grace else suggestion.rungs(factor, epochs)

@@ -174,7 +174,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Grace:
-    """What pruning would do that compares trials first at this epoch: shares of worth and of epochs."""
+    """What is kept of worth, and trained of all epochs, where this epoch is the first rung: shares of 1."""
 
     epoch: int
     worth: float

@@ -235,8 +235,8 @@ def rows_table(title: str, rows: Sequence[Row]) -> TextTable:
 
 
 def print_audit(audit: PruningAudit, rungs: tuple[int, ...]) -> None:
-    """Print what the audit of pruning has found."""
-    say("\naudit of pruning:")
+    """Print what stopped trials came to that were trained to their end."""
+    say("\nwas stopping early right?")
     for table in (rungs_table(audit), graces_table(audit)):
         if table.rows:
             console().print(table)

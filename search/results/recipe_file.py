@@ -14,8 +14,9 @@ from trainable.errors import UserError, one_line
 from trainable.extras import needing_run
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose, is_citation, spelled_out
-from trainable.recipe.optimizers import by_own_name
+from trainable.recipe.optimizers import OPTIMIZER_KIND, OPTIMIZER_NAME
 from trainable.recipe.yamlfile import to_yaml
+from trainable.stages import stage
 
 NAMED = 5  # so many values are named in the head
 FIXED = "# What follows was fixed: the search varied nothing in these sections.\n"
@@ -98,24 +99,36 @@ def values_that_matter(search: Search, trial: Trial) -> str:
     if (at := positions(space, trial)) is None:
         return f"It was asked for by {trial.first}" if trial.first is not None else "It leaves the space"
     by_name = {each.name: each.path for each in space.dimensions if each.name in at}
-    shown_values, own = by_own_name(values), by_own_name(space.own)
+    own = space.own
     if decisive := [by_name[name] for name in _decisive(search) if name in by_name]:
-        named = [f"{path} {brief(shown_values[path])}" for path in decisive if path in shown_values]
+        named = [f"{path} {brief(values[path])}" for path in _with_name(decisive, values)]
         return f"What decides most in this search: {', '.join(named[:NAMED])}"
-    differing = [path for path in _far_from_documented(space, trial) if path in shown_values]
     # a value that differs in its last digits alone reads as the documented one
-    far = [each for each in differing if each not in own or brief(own[each]) != brief(shown_values[each])]
-    named = [f"{path} {brief(shown_values[path])}{_instead_of(path, own)}" for path in far[:NAMED]]
+    far = [
+        path
+        for path in _with_name(_far_from_documented(space, trial), values)
+        if path not in own or brief(own[path]) != brief(values[path])
+    ]
+    named = [f"{path} {brief(values[path])}{_instead_of(path, own)}" for path in far[:NAMED]]
     if not far:
         return "Its values are the documented ones"
     return f"Farthest from the documented recipe: {', '.join(named)}"
+
+
+def _with_name(paths: Sequence[str], values: Values) -> list[str]:
+    """Return paths in which `optimizer.name` follows a kind `timm`, which alone does not say which one."""
+    if OPTIMIZER_KIND not in paths or OPTIMIZER_NAME not in values:
+        return list(paths)
+    others = [path for path in paths if path != OPTIMIZER_NAME]
+    at = others.index(OPTIMIZER_KIND) + 1
+    return [*others[:at], OPTIMIZER_NAME, *others[at:]]
 
 
 def _decisive(search: Search) -> Sequence[str]:
     """Return the dimensions that decide who is among the best trials, the first the most; none where too few
     trials can be compared, or where what computes it is not installed."""
     try:
-        with needing_run("what decides most"):
+        with needing_run("what decides most"), stage("finding what decides most"):
             from search.reporting.importances import importances  # Optuna and scikit-learn take a second
 
             found = importances(search.space, search.trials, standings(search.progress))

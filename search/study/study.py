@@ -318,7 +318,7 @@ class Study(Spec):
         if grace is not None and grace >= self.budget.epochs > 1:
             raise ValueError(
                 f"scheduler.grace_epochs {grace} is not below budget.epochs {self.budget.epochs}: "
-                "nothing would be pruned"
+                "no trial would be stopped early"
             )
         return self
 

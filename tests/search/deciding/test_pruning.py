@@ -294,7 +294,7 @@ def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:
 @pytest.mark.parametrize(
     ("values", "wanted"),
     [
-        ({"scheduler__kind": "none"}, "no trial is stopped early: the study switches pruning off"),
+        ({"scheduler__kind": "none"}, "no trial is stopped early: scheduler.kind is none"),
         ({"budget__epochs": 1}, "no trial is stopped early: no rung"),
         ({"scheduler__grace_epochs": 2}, "the study sets the epochs; "),
         ({"scheduler__rungs": [5]}, "compared after 5 epochs"),

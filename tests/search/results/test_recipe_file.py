@@ -178,3 +178,10 @@ def test_a_trial_that_did_not_finish_is_no_best_recipe_and_says_how_far_it_came(
         head_of(file)[0]
         == f"A recipe of the search {name} (trial {stopped.id} of 8, stopped early after {count})."
     )
+
+
+def test_an_optimizer_of_timm_is_named_by_the_values_that_its_fields_take() -> None:
+    search = Search(Path(__file__).parents[2] / "net" / "labels")
+    assert search.best is not None
+    words = values_that_matter(search, search.best)
+    assert "optimizer.kind timm (documented sgd), optimizer.name muon, " in words

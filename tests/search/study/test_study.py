@@ -68,7 +68,7 @@ def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
         ),
         ({"first": {"optimizer.lr": 0.1}}, "expected a list, such as [...], got {'optimizer.lr': 0.1}"),
         ({"scheduler": {"rungs": [2, 25]}}, "[25]"),
-        ({"scheduler": {"grace_epochs": 20}}, "nothing would be pruned"),
+        ({"scheduler": {"grace_epochs": 20}}, "no trial would be stopped early"),
         ({"scheduler": {"rungs": [2], "grace_epochs": 2}}, "not both"),
     ],
 )
