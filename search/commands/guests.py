@@ -92,16 +92,18 @@ def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:
 
 def write_results(folder: Path, state: EndState, reason: str | None = None) -> None:
     """Write `best.yaml`, if any trial has finished, and the picture, of a search that ends so."""
-    search = Search(folder).ended_as(state, reason)
-    if search.best is not None:
-        exported(search).write(folder / BEST_FILE)
-    draw(search.progress, folder / PICTURE_FILE)
+    with stage("writing the best recipe, and the picture of the search"):
+        search = Search(folder).ended_as(state, reason)
+        if search.best is not None:
+            exported(search).write(folder / BEST_FILE)
+        draw(search.progress, folder / PICTURE_FILE)
 
 
-def conclude(folder: Path, state: EndState, fault: str | None) -> None:
+def conclude(folder: Path, state: EndState, fault: str | None, data: DataSet, code: Code) -> None:
     """Print how a search has ended, and write its report if it is over, which takes seconds.
 
-    What fails in the report is printed: all that it shows can be had without it.
+    The report is the only one that can ask a network of a person's own about the images: no file names its
+    `code`. What fails in the report is printed: all that it shows can be had without it.
     """
     terminal.closing(Search(folder), folder / BEST_FILE, fault)
     if state == "interrupted":
@@ -109,7 +111,8 @@ def conclude(folder: Path, state: EndState, fault: str | None) -> None:
     with stage("writing the report"):
         search = Search(folder)
         try:
-            terminal.say(f"report: {write_report(search, report_of(search))}")
+            report = report_of(search, images=lambda: data, code=code)
+            terminal.say(f"report: {write_report(search, report)}")
         except Exception as error:
             logger.exception("the report was not written")
             again = f"try `tunebook report {quote(search.home.address)}`"

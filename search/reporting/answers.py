@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from search.learning.search import Search
 from search.record.trials import Trial
 from search.reporting.content import ClassScore, Mistake, ReportedLabels, ReportedMasks
+from search.study.code import NO_CODE, Code
 from trainable.array_types import Integers
 from trainable.errors import UserError
 from trainable.files.regular import read_regular
@@ -43,18 +44,21 @@ NOT_FINITE = "the weights of the best trial answer nothing finite"
 _EITHER: TypeAdapter[ReportedLabels | ReportedMasks] = TypeAdapter(ReportedLabels | ReportedMasks)
 
 
-def answers_of(search: Search, images: Callable[[], DataSet] | None = None) -> ReportedLabels | ReportedMasks:
+def answers_of(
+    search: Search, images: Callable[[], DataSet] | None = None, code: Code = NO_CODE
+) -> ReportedLabels | ReportedMasks:
     """Return what the best trial's weights answer, from the search's folder if it is there already.
 
-    Of a part that took more than a minute to score in the search, some images are scored, evenly spaced.
-    Raises UserError where that cannot be known: images, weights or code of a person's own are not at hand.
+    `code` is what the search used of a person's own. Of a part that took more than a minute to score in the
+    search, some images are scored, evenly spaced. Raises UserError where that cannot be known: where images,
+    weights or code of a person's own are not at hand.
     """
     if (best := search.best) is None:
         raise UserError("no trial has finished")
     file = search.folder / ANSWERS_FILE
     if (kept := _kept(file, best)) is not None:
         return kept
-    computed = _computed(search, best, images or partial(images_of, search))
+    computed = _computed(search, best, images or partial(images_of, search), code)
     with suppress(OSError):  # a folder that cannot be written to is scored again next time
         write_whole(file, computed.model_dump_json().encode())
     return computed
@@ -69,13 +73,15 @@ def _kept(file: Path, best: Trial) -> ReportedLabels | ReportedMasks | None:
     return kept if kept.trial == best.id else None
 
 
-def _computed(search: Search, best: Trial, load: Callable[[], DataSet]) -> ReportedLabels | ReportedMasks:
-    if search.code is not None:
-        raise UserError("the search uses code of yours, which a report does not run")
+def _computed(
+    search: Search, best: Trial, load: Callable[[], DataSet], code: Code
+) -> ReportedLabels | ReportedMasks:
+    if search.code is not None and search.code.lacking(code):
+        raise UserError("the search uses code of yours, which is at hand only where Python ran the search")
     if best.id not in search.home.trials_with_checkpoints():
         raise UserError(f"there is no checkpoint of trial {best.id}")
     images = load()
-    run = _run(search, best, images)
+    run = _run(search, best, images, code)
     scored = scored_positions(len(images.validation), best.metrics["evaluation_seconds"])
     with closing(run):
         match run.recipe.task:
@@ -117,7 +123,7 @@ def images_of(search: Search) -> DataSet:
     return images
 
 
-def _run(search: Search, best: Trial, images: DataSet) -> Run:
+def _run(search: Search, best: Trial, images: DataSet, code: Code) -> Run:
     """Return the run of the best trial's last checkpoint."""
     from trainable.checkpoints.checkpoint_store import CheckpointStore
     from trainable.run import make_run
@@ -125,7 +131,7 @@ def _run(search: Search, best: Trial, images: DataSet) -> Run:
     state = CheckpointStore.at(search.home.checkpoints(best.id), search.record.search_id or "").newest_state()
     if state is None:
         raise UserError(f"no checkpoint of trial {best.id} can be read")
-    run = make_run(best.whole_recipe, data=images)
+    run = make_run(best.whole_recipe, data=images, model=code.model, metrics=code.metrics)
     run.load_state_dict(state)
     return run
 

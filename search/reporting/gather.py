@@ -44,6 +44,8 @@ from search.reporting.content import (
 from search.reporting.rows import beliefs_of, finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
 from search.reporting.samples import samples_of
 from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, timeline
+from search.study.code import NO_CODE, Code
+from trainable.data import DataSet
 from trainable.diagnosis import image_interval
 from trainable.errors import UserError
 from trainable.extras import needing_run
@@ -58,16 +60,23 @@ LARGEST_REPORT = 2**28  # so many bytes are read
 SLOW = "left out while the search goes on"
 
 
-def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
+def report_of(
+    search: Search,
+    compared: Sequence[Search] = (),
+    *,
+    images: Callable[[], DataSet] | None = None,
+    code: Code = NO_CODE,
+) -> Report:
     """Return the report of a search, beside the searches that it is compared with.
 
-    While the search goes on, what would take seconds is left out: importances and the validation images.
+    `images` gives the images of the search, which are loaded otherwise; `code` is what it used of a person's
+    own. While it goes on, what would take seconds is left out: importances and the validation images.
     """
     events, summary = _events(search), search.progress
-    places, images = standings(summary), cache(lambda: images_of(search))
+    places, load = standings(summary), images or cache(lambda: images_of(search))
     trials, repeats = trial_rows(summary, places), repeat_rows(summary)
     optional = _Optional(cache(lambda: _kept(search, trials, repeats)))
-    answers = optional.part("answers", lambda: answers_of(_ended(search), images))
+    answers = optional.part("answers", lambda: answers_of(_ended(search), load, code))
     times = timeline(events, time.time() if summary.state == "running" else None)
     return Report(
         made=time.time(),
@@ -89,7 +98,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         repeats=repeats,
         answers=None if isinstance(answers, ReportedMasks) else answers,
         masks=None if isinstance(answers, ReportedLabels) else answers,
-        samples=optional.part("samples", lambda: samples_of(_ended(search), images)),
+        samples=optional.part("samples", lambda: samples_of(_ended(search), load)),
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
         next_round=optional.part("next_round", lambda: next_round(refine(search), search.home.address)),
         compared=tuple(map(_compared, compared)),

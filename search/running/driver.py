@@ -171,7 +171,7 @@ class Driver:
             search = StoredSearch(home.folder)
             if search.state != "finished":
                 raise UserError(
-                    f"{home.address}: pruning is audited when a search is finished; it is {search.state}"
+                    f"{home.address}: expected a search that is finished, got one that is {search.state}"
                 )
             chosen = sampled(search.progress, share, search.study.seed)
             if not chosen:
@@ -307,7 +307,7 @@ class Driver:
                     self.bench.say(f"{lease}: another driver has taken this search over, and goes on with it")
                     return "interrupted"
                 state = self._close(prepared, ledger, switch, followers)
-                self.guests.conclusion(folder, state, switch.fault)
+                self.guests.conclusion(folder, state, switch.fault, prepared.data, prepared.code)
         followers.say_what_is_lacking()
         if switch.fault is not None:
             return "broken off"

@@ -19,6 +19,7 @@ from search.record.home import Home
 from search.record.lease import Lease
 from search.running.switch import StopSwitch
 from search.study import Study
+from search.study.code import Code
 from search.study.space import SpaceBuilder, plain_space
 from search.study.study import absolute
 from spaces.space import Space
@@ -110,8 +111,9 @@ class Guests:
     view: Callable[[Study, Pruning, Final, int, Path], Display] = lambda *search: NoDisplay()
     # writes what a search leaves, before the journal says that it has ended so, and why
     results: Callable[[Path, EndState, str | None], None] = lambda folder, state, reason: None
-    # concludes a search for a person: how it ended, and the fault that has kept it from going on
-    conclusion: Callable[[Path, EndState, str | None], None] = lambda folder, state, fault: None
+    # concludes a search for a person: how it ended, and the fault that has kept it from going on. It is given
+    # the images, and a person's own functions, which no file names
+    conclusion: Callable[[Path, EndState, str | None, DataSet, Code], None] = lambda *search: None
     # sends followers what they lack of a search that no driver is at work on; True if that is all
     sync: Callable[[Home, Lease | None], bool] = lambda home, lease: True
 

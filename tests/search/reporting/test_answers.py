@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
+from torch import nn
 
 from search.learning.search import Search
+from search.record.code import record_of
 from search.record.home import FACTS_FILE
 from search.reporting.answers import (
     ANSWERS_FILE,
@@ -24,6 +27,7 @@ from search.reporting.answers import (
     scored_positions,
     thumbnail,
 )
+from search.study.code import Code
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints.checkpoint_store import CheckpointStore
@@ -203,3 +207,26 @@ def test_files_that_are_others_since_the_search_are_not_scored_for_it_where_a_di
     with nullcontext() if whole else pytest.raises(UserError, match=said):
         answers_of(Search(folder))
     (folder / FACTS_FILE).write_text(before)
+
+
+def test_a_network_of_a_persons_own_answers_where_its_function_is_given(
+    tmp_path: Path, trained: tuple[Path, Run]
+) -> None:
+    def network(classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+
+    folder, code = tmp_path / "own", Code(model=network)
+    shutil.copytree(trained[0], folder)
+    (folder / ANSWERS_FILE).unlink(missing_ok=True)
+    facts = json.loads((folder / FACTS_FILE).read_text())
+    (folder / FACTS_FILE).write_text(json.dumps({**facts, "code": record_of(code).tree()}))
+    best = Search(folder).best
+    assert best is not None
+    run = make_run(best.whole_recipe, model=network)
+    run.step()
+    CheckpointStore.at(Search(folder).home.checkpoints(0)).save(run.state_dict(), run.history)
+    with pytest.raises(UserError, match="code of yours, which is at hand only where Python ran the search"):
+        answers_of(Search(folder))
+    first = answers_of(Search(folder), code=code)
+    assert first.accuracy == pytest.approx(run.score("validation").accuracy)
+    assert answers_of(Search(folder)) == first, "they are kept"

@@ -25,11 +25,13 @@ from search.record.record import Record
 from search.record.summary import summarise
 from search.reporting import terminal
 from search.study import Study
+from search.study.code import NO_CODE
 from search.study.space import build_space
 from tests.epoch_results import epoch_result
 from tests.golden_pages import assert_page
 from tests.search.small_events import TURNAROUND, begun, begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
+from tests.trainable.small_runs import data_set
 from trainable.data import DataInfo
 from trainable.training.metrics import EpochResult
 
@@ -228,7 +230,7 @@ def test_each_command_at_the_end_of_a_search_can_be_typed_as_it_is(
 ) -> None:
     folder, best = in_an_odd_folder, in_an_odd_folder / "best.yaml"
     (folder / "report.html").mkdir()
-    conclude(folder, "finished", None)
+    conclude(folder, "finished", None, data_set(), NO_CODE)
     printed = capsys.readouterr().out
     commands = [line for line in printed.splitlines() if line.startswith("  tunebook ")]
     assert [shlex.split(line) for line in commands] == [
