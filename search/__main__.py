@@ -301,9 +301,12 @@ def explain(options: ExplainOptions) -> None:
 
     For data alone, the default study is explained.
     """
+    from search.commands.named import named_input
+
+    named = named_input(options)  # a mistake is answered before the rules are imported
     from search.commands.explain import run_explain
 
-    run_explain(options)
+    run_explain(named, options)
 
 
 @command(app, "tunebook lr-find flowers/ --model timm/resnet18 --out band.html", name="lr-find")
@@ -336,9 +339,13 @@ def check(options: CheckOptions) -> None:
 
     With --address check whether each machine of a cluster can train, and nothing else.
     """
+    from search.commands.named import named_input, needing_images
+
+    named = needing_images(named_input(options))  # a mistake is answered before the checks are imported
     from search.commands.check import check_cluster, run_check
 
-    sound = run_check(options) if options.address is None else check_cluster(options, options.address)
+    address = options.address
+    sound = run_check(named, options) if address is None else check_cluster(named, options, address)
     raise typer.Exit(0 if sound else FAILED)
 
 

@@ -21,6 +21,7 @@ from functools import partial
 import typer
 
 from trainable.bench import bench_on
+from trainable.collector import loading_torch
 from trainable.debug_tools import tools_named
 from trainable.errors import RunError, UserError
 from trainable.models.network_names import read_named_recipe
@@ -28,7 +29,8 @@ from trainable.processes import ended_by_signals, ending_at_once
 from trainable.recipe import Recipe
 from trainable.recipe.data import refuse_missing
 from trainable.recipe.trained_files import of_pruned_network, refuse_trained
-from trainable.terminal import show_what_can_be_shown, tell, tell_json
+from trainable.stages import shown_by
+from trainable.terminal import StageLines, show_what_can_be_shown, tell, tell_json
 from trainable.train_options import TrainOptions, recipe_with_options, taking_fields
 
 
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: TrainOptions) -> None:
     """Train one recipe, without a search."""
     try:
-        with ended_by_signals():
+        with ended_by_signals(), StageLines() as lines, shown_by(lines):
             code = train_recipe(asked_recipe(options), options)
     except UserError as error:
         tell(f"error: {error}", sys.stderr)
@@ -63,6 +65,9 @@ def asked_recipe(options: TrainOptions) -> Recipe:
     recipe = recipe_with_options(read_named_recipe(options.recipe), options)
     tools_named(options.debug or ())
     refuse_missing(recipe.data)
+    from trainable.data.reading import refuse_no_images  # NumPy takes a while to import
+
+    refuse_no_images(recipe.data, recipe.task)
     if options.out is not None and not options.force:
         refuse_trained("--out", options.out)
     return recipe
@@ -71,8 +76,9 @@ def asked_recipe(options: TrainOptions) -> Recipe:
 def train_recipe(recipe: Recipe, options: TrainOptions) -> int:
     """Train the recipe of a file, as options have changed it, and print the result. Return 0 if it is done,
     1 if it crashed or diverged. Raises UserError."""
-    from trainable.summary import summary  # torch takes seconds to import
-    from trainable.train import train
+    with loading_torch():
+        from trainable.summary import summary
+        from trainable.train import train
 
     progress = partial(tell, to=sys.stderr if options.as_json else None)
     if (words := of_pruned_network(options.recipe, read_named_recipe(options.recipe))) is not None:

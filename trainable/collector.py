@@ -25,7 +25,16 @@ def paused() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def loading_torch() -> Iterator[None]:
+    """Import torch, then what the block imports of what needs it: one stage, as it takes seconds."""
+    with stage("loading torch"), paused():
+        import torch  # noqa: F401 - first, as it is what a person is told to install
+
+        yield
+
+
 def load_torch() -> None:
     """Import torch, which takes seconds, and is shown as a stage."""
-    with stage("loading torch"), paused():
-        import torch  # noqa: F401
+    with loading_torch():
+        pass

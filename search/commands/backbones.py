@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, assert_never
 from search.commands.named import Input, named_input
 from search.commands.options import BackbonesOptions, bench_of
 from search.study import WEIGHTS, Study, weights_path
-from spaces.rules.backbones import SIZES, BackboneSize
+from spaces.rules.backbones import BACKBONES, SIZES, BackboneSize
 from trainable.bench import Say, silent
+from trainable.collector import loading_torch
 from trainable.errors import UserError
 from trainable.files.folders import refuse_existing
-from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
+from trainable.files.paths import without_tilde
+from trainable.models.network_names import check_name
+from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS, WEIGHTS_ENDINGS
 from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
@@ -49,14 +52,37 @@ def compared_backbones(
     _check_labelled(study.base_recipe().task)
     if out is not None and not options.force:
         refuse_existing("--out", out)
-    from search.facts.backbones import candidates, compare
+    names = _named_networks(options)
+    with loading_torch():
+        from search.facts.backbones import compare
     from search.results.teachers import with_teacher
 
     study = with_teacher(study)
     bench = bench_of(options, say)
-    names = [each.strip() for each in options.models.split(",")] if options.models else None
-    chosen = candidates(names, weights, size, gpu=bench.kind == "cuda")
+    sizes = [size] if size is not None else [*SIZES[: 2 if bench.kind == "cuda" else 1]]
+    chosen = names or [name for each in sizes for name in BACKBONES[each]]
     return study, compare(study, chosen, bench, weights=weights)
+
+
+def _named_networks(options: BackbonesOptions) -> list[str]:
+    """Return the names of timm's networks that a person names, else those in a folder of weights; empty where
+    a list of a size is meant. Raises UserError, ModelError among them."""
+    folder = None if options.weights is None else without_tilde(options.weights)
+    if folder is not None and not folder.is_dir():
+        raise UserError(
+            f"--weights {options.weights}: expected a folder with NAME.safetensors of each network"
+        )
+    if options.models:
+        names = [each.strip() for each in options.models.split(",")]
+        for name in names:
+            check_name("timm", name)
+        return names
+    if folder is None:
+        return []
+    found = sorted(each.stem for each in folder.iterdir() if each.suffix in WEIGHTS_ENDINGS)
+    if not found:
+        raise UserError(f"--weights {options.weights}: expected files such as NAME.safetensors, found none")
+    return found
 
 
 def write_next_study(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from search.commands.options import BundleOptions
 from search.study import STUDY_FILE
 from trainable.bench import Say, silent
-from trainable.collector import load_torch
+from trainable.collector import loading_torch
 from trainable.errors import UserError
 from trainable.files.folders import check_new
 from trainable.recipe.trained_files import MODEL_FILE, ONNX_FILE, RECIPE_FILE
@@ -96,9 +96,9 @@ def written_bundle(
     out = options.out
     check_new(out, "the bundle", ONNX_FILE if options.force else None)
     check_trained(options.folder, options.trial)
-    load_torch()
-    trained = find_trained(options.folder, options.trial, model=model, data=data)
-    from trainable.bundle.write import write_bundle
+    with loading_torch():
+        from trainable.bundle.write import write_bundle
 
+    trained = find_trained(options.folder, options.trial, model=model, data=data)
     write_bundle(trained, out, say=say, replaces=options.force)
     return out

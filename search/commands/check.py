@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from search.commands.named import Input, named_input, needing_images
+from search.commands.named import Input
 from search.commands.options import CheckOptions, bench_of, refuse_with_address
 from search.facts.measured import load_data
 from search.facts.start import find_start
@@ -47,7 +47,7 @@ SCHEMA = 1
 FREE = ("memory", "temporary files", "cache", "/dev/shm")  # of what a machine says how much is free
 
 
-def run_check(options: CheckOptions) -> bool:
+def run_check(named: Input, options: CheckOptions) -> bool:
     """Print what is found about data, a study, a recipe or a search; return whether there is no error.
 
     For a study, and for data alone, their first trial is checked. What is found about the images is kept for
@@ -57,7 +57,7 @@ def run_check(options: CheckOptions) -> bool:
     check_tools_named(options.debug or ())
     if new_list is not None:
         check_new_list(new_list)
-    named, _ = needing_images(named_input(options)), options.time  # two times are refused now
+    _ = options.time  # two times are refused now
     if new_list is not None:
         _check_lists_all(named)
     load_torch()
@@ -85,27 +85,26 @@ def run_check(options: CheckOptions) -> bool:
     return not tree.get("errors")
 
 
-def check_cluster(options: CheckOptions, address: str) -> bool:
+def check_cluster(named: Input, options: CheckOptions, address: str) -> bool:
     """Print whether each machine of the cluster at `address` can train a study's trials; return whether all
     can. Nothing is left in the storage. Raises UserError."""
     refuse_with_address(
         {"--full": options.full, "--debug": options.debug, "--write-exclusions": options.write_exclusions}
     )
-    given = needing_images(named_input(options))
     from search.commands.guests import resolved_study
     from search.running.cluster import joined
     from search.running.machines import asked, may_compile
     from search.running.prepare import most_bytes
 
     file, bench = options.title, Bench(may_fetch=options.download)
-    match given:
+    match named:
         case Recipe():
             raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
         case Study():
-            study = resolved_study(given)
+            study = resolved_study(named)
             storage, facts, compiles = study.storage, None, _asks_to_compile(study)
         case Path():
-            search = Search(given)
+            search = Search(named)
             study, storage, facts = search.study, search.home.storage, search.facts
             compiles = may_compile(search.space)
     began = time.monotonic()

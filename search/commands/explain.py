@@ -10,7 +10,7 @@ from rich.text import Text
 
 from search.commands.facts_table import fact_rows, facts_table
 from search.commands.forecast import Prospect, decoded, forecast_line, forecast_or_reason, forecast_tree
-from search.commands.named import Input, named_input
+from search.commands.named import Input
 from search.commands.options import ExplainOptions, bench_of, tell_fields
 from search.commands.plan import PLAN, Plan, plan_rows, plan_table
 from search.deciding.forecast import Forecast
@@ -39,9 +39,10 @@ from trainable.collector import load_torch
 from trainable.data import DataSet
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.data import refuse_missing
 
 
-def run_explain(options: ExplainOptions) -> None:
+def run_explain(named: Input, options: ExplainOptions) -> None:
     """Print the explanation of a study, a recipe, a search, or of the default study of data alone.
 
     For a study and a search, the fields that are fixed are listed only where everything is asked for. Raises
@@ -52,7 +53,7 @@ def run_explain(options: ExplainOptions) -> None:
     tries them; nothing else is trained. Where a recipe's data are not available, its values are
     explained without what the documents would say for these data.
     """
-    named, bench = named_input(options), bench_of(options)
+    bench = bench_of(options)
     from search.commands.inputs import with_teachers
 
     parts = _parts(with_teachers(named), options.everything, bench)
@@ -219,6 +220,7 @@ def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[Part
 def _of_recipe(recipe: Recipe, bench: Bench) -> Iterator[Part]:
     facts, sentence = None, recipe.sentence
     try:
+        refuse_missing(recipe.data)  # torch takes seconds to import, and would find nothing
         measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), bench=bench)
     except UserError as error:
         yield f"(explained without the facts of its data: {error})"

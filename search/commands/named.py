@@ -19,7 +19,8 @@ from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
 from trainable.models.network_names import read_named_recipe
 from trainable.recipe import Recipe
-from trainable.recipe.data import refuse_missing
+from trainable.recipe.data import Data, refuse_missing
+from trainable.recipe.tasks import AnyTask
 from trainable.recipe.yamlfile import read_tree
 from trainable.terminal import program_name
 from trainable.train_options import recipe_with_options, study_values
@@ -56,7 +57,7 @@ def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Inp
     if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
         return recipe_with_options(read_named_recipe(path), options)
     study = study_asked(path, values | settings_of(options.settings or ()))
-    refuse_missing(study.data)
+    _check(study)
     return study
 
 
@@ -78,7 +79,7 @@ def needing_images(named: Input) -> Input:
     """Return what was named, for what reads its images. Raises UserError where those of a recipe are not
     there."""
     if isinstance(named, Recipe):
-        refuse_missing(named.data)
+        _refuse_no_images(named.data, named.task)
     return named
 
 
@@ -87,7 +88,7 @@ def named_study(options: SearchOptions) -> Study:
     if options.file is not None and Path(options.file).suffix in YAML_ENDINGS:
         values = study_values(options) | settings_of(options.settings or ())
         study = study_asked(Path(options.file), values)
-        refuse_missing(study.data)
+        _check(study)
         return study
     match named_input(options):
         case Study() as study:
@@ -100,6 +101,21 @@ def named_study(options: SearchOptions) -> Study:
             )
         case Recipe():
             raise UserError(f"{options.file}: is a recipe, not a study: train it with `tunebook train`")
+
+
+def _check(study: Study) -> None:
+    """Raise UserError for what is wrong whatever the data are, and for data that are none."""
+    _refuse_no_images(study.data, study.base_recipe().task)
+    from spaces.catalog.catalog import check_written  # the rules take a while to import
+
+    check_written(study.space.name, study.base_recipe(), frozenset(study.pinned), study.space.overrides)
+
+
+def _refuse_no_images(data: Data, task: AnyTask) -> None:
+    refuse_missing(data)
+    from trainable.data.reading import refuse_no_images  # NumPy takes a while to import
+
+    refuse_no_images(data, task)
 
 
 def is_file_or_search(file: str) -> bool:

@@ -23,7 +23,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 import typer
 
 from search.running.cluster_token import send_token
-from trainable.bench import Bench, Say, bench_on, silent
+from trainable.bench import Bench, DeviceChoice, Say, bench_on, silent
+from trainable.collector import load_torch
 from trainable.errors import UserError
 from trainable.extras import needing_run
 from trainable.files.store import is_uri
@@ -216,6 +217,8 @@ def function_of_command(run: Callable[Taken, Answer]) -> Callable[Taken, Answer]
 
 def bench_of(options: DataOptions, say: Say = silent) -> Bench:
     """Return the bench that a command's options ask for. Raises UserError for a device that is not there."""
+    if options.device == DeviceChoice.CUDA:
+        load_torch()
     return bench_on(options.device, may_fetch=options.download, say=say)
 
 

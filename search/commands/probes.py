@@ -16,7 +16,7 @@ from rich.table import Table
 from search.commands.named import named_input, needing_images
 from search.commands.options import BatchFindOptions, LrFindOptions, bench_of
 from spaces.domains import counted
-from trainable.collector import load_torch
+from trainable.collector import load_torch, loading_torch
 from trainable.errors import UserError
 from trainable.files.folders import refuse_existing
 from trainable.files.store import name_in
@@ -180,7 +180,8 @@ def rates_of(target: Target, options: LrFindOptions) -> Probed[LrBand]:
     with run_of(target) as (run, count):
         probed = Probed(lr_find(run, steps=options.steps, sweeps=options.sweeps), run, count)
     if options.out is not None:
-        _write_band(options.out, probed)
+        with stage(f"writing {options.out}"):
+            _write_band(options.out, probed)
     return probed
 
 
@@ -357,12 +358,13 @@ def _memory(amount: int) -> str:
 @contextmanager
 def run_of(target: Target) -> Iterator[tuple[Run, int]]:
     """Give the block the target's run and its number of threads, which is a trial's."""
-    from trainable.run import make_run
+    with loading_torch():
+        from trainable.run import make_run
     from trainable.training.devices import threads
 
     with threads(target.threads) as count:
-        bench = target.bench
-        run = make_run(target.recipe, data=target.data, bench=bench)
+        with stage("building the network"):
+            run = make_run(target.recipe, data=target.data, bench=target.bench)
         try:
             yield run, count
         finally:

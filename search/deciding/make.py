@@ -10,9 +10,11 @@ from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import SamplerKind
 from spaces.space import Space, concentration
 from trainable.recipe.metrics import Mode
+from trainable.stages import stage
 
 # below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0
 NO_BITS = 1e-9
+LOADING = "loading the sampler"  # a stage
 
 
 def make_sampler(
@@ -26,15 +28,18 @@ def make_sampler(
     believes = concentration(space) > NO_BITS
     match kind:
         case "auto" | "mutation" | "gp":
-            from search.deciding.auto import AutoSampler  # scipy.stats takes a second to import
+            with stage(LOADING):
+                from search.deciding.auto import AutoSampler  # scipy.stats takes a second to import
 
             return AutoSampler(space, seed, direction, learns=kind, believes=believes, by_time=by_time)
         case "prior-tpe" if believes:
-            from search.deciding.prior_tpe import PriorTpeSampler  # it imports scipy.stats, too
+            with stage(LOADING):
+                from search.deciding.prior_tpe import PriorTpeSampler  # it imports scipy.stats, too
 
             return PriorTpeSampler(space, seed, direction)
         case "prior-tpe" | "tpe":
-            from search.deciding.tpe import TpeSampler  # Optuna takes 0.4 s to import
+            with stage(LOADING):
+                from search.deciding.tpe import TpeSampler  # Optuna takes 0.4 s to import
 
             return TpeSampler(space, seed, direction)
         case "random":

@@ -16,13 +16,12 @@ from torch import nn
 
 from search.facts.cache import name_by
 from search.study import WEIGHTS, Study
-from spaces.rules.backbones import BACKBONES, SIZES, BackboneSize
 from trainable.bench import Bench, DeviceKind
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
-from trainable.files.paths import cache_root, without_tilde
+from trainable.files.paths import cache_root
 from trainable.models.make import count_parameters
-from trainable.models.weights import SUFFIXES, weights_digest
+from trainable.models.weights import weights_digest
 from trainable.origins import versions
 from trainable.probes.backbones import (
     HeadFeatures,
@@ -65,26 +64,6 @@ class Candidate:
     score: HeadScore
     chance: float  # of being the best on images drawn anew
     costs: Costs
-
-
-def candidates(
-    names: Sequence[str] | None, weights: str | None, size: BackboneSize | None, gpu: bool
-) -> list[str]:
-    """Return the names of timm's networks to compare: those that a person names, else those in a folder of
-    weights, else the list of a size; by default small ones, and on a GPU medium ones too. Raises UserError
-    where the weights are no folder."""
-    folder = without_tilde(weights) if weights is not None else None
-    if folder is not None and not folder.is_dir():
-        raise UserError(f"--weights {weights}: expected a folder with NAME.safetensors of each network")
-    if names:
-        return list(names)
-    if folder is not None:
-        found = sorted(each.stem for each in folder.iterdir() if each.suffix in SUFFIXES)
-        if not found:
-            raise UserError(f"--weights {weights}: expected files such as NAME.safetensors, found none")
-        return found
-    sizes = [size] if size is not None else [*SIZES[: 2 if gpu else 1]]
-    return [name for each in sizes for name in BACKBONES[each]]
 
 
 def compare(

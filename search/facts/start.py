@@ -16,7 +16,7 @@ from spaces.rules.rulings import Rulings
 from trainable.bench import Bench
 from trainable.collector import load_torch
 from trainable.recipe import Recipe
-from trainable.recipe.models import is_published, network_fields
+from trainable.recipe.models import WEIGHTS_ENDINGS, is_published, network_fields
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, TaskKind
 from trainable.stages import stage
 
@@ -115,11 +115,10 @@ def _of_weights(text: str, usual: Sequence[str]) -> Backbone | None:
     if is_published(text):
         return None
     from trainable.models.timm_names import is_known
-    from trainable.models.weights import SUFFIXES
 
     path = weights_path(text)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    stems = [each.stem for each in files if each.suffix in SUFFIXES]
+    stems = [each.stem for each in files if each.suffix in WEIGHTS_ENDINGS]
     # usual networks are called by their names with or without the tag of their weights
     order = {name: number for number, each in enumerate(usual) for name in (each, each.partition(".")[0])}
     known = sorted(filter(is_known, stems), key=lambda name: order.get(name, len(order)))

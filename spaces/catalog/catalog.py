@@ -90,6 +90,16 @@ def make_space(
         )
 
 
+def check_written(
+    name: str | None, base: Recipe, pinned: frozenset[str], overrides: Mapping[str, Any]
+) -> None:
+    """Refuse what `make_space` refuses for any data: the name of a space, and faulty overrides. Raises
+    SpaceError."""
+    if name is not None:
+        named(name)
+    parse_all(overrides, base, pinned, [rule.name for rule in (WIDE if name == "wide" else RULES)])
+
+
 def just_missed(name: str, space: Space, facts: Facts) -> dict[Threshold, list[str]]:
     """Return the thresholds that facts are just below, with the fields of the named space that are therefore
     not varied, in drawing order. The space `wide` has no thresholds."""

@@ -57,6 +57,6 @@ def test_trials_learn_from_a_trial_and_the_best_recipe_trains_again_from_it(
     assert "teacher_seconds" in search.best.metrics
     assert not [line for line in said if "teacher" in line]
     assert refine(search).study is None, "three trials say too little"
-    run_explain(ExplainOptions(file=str(folder)))
+    run_explain(folder, ExplainOptions(file=str(folder)))
     out = capsys.readouterr().out
     assert "distillation.weight" in out

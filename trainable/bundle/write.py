@@ -59,7 +59,9 @@ def write_bundle(trained: Trained, out: Path, say: Say = silent, *, replaces: bo
         say(f"{score} on the {found.scores.images:,} images of the {part} part, in fp32")
         with stage("exporting the network"):
             _write_forms(trained, folder)
-        answers = {ONNX_FILE: answer_of_onnx(folder / ONNX_FILE), PT2_FILE: answer_of_pt2(folder / PT2_FILE)}
+        with stage("reading the exported files back"):
+            onnx, pt2 = answer_of_onnx(folder / ONNX_FILE), answer_of_pt2(folder / PT2_FILE)
+        answers = {ONNX_FILE: onnx, PT2_FILE: pt2}
         _write_pages(trained, measure(trained, answers, found, say), folder)
 
 

@@ -44,7 +44,7 @@ def read(root: Path, choice: PartChoice = ALL_PARTS) -> Collection:
     the class above them. Hidden files and files that are no images are ignored. Raises DataError for anything
     that would leave images out: empty classes, images beside the class folders.
     """
-    _check_not_wrapped(root)
+    check_not_wrapped(root)
     children = {child.name: child for child in subfolders(root)}
     children = {name: children[name] for name in choice.used(children, root)}
     folders = _part_folders(root, children, choice.named)
@@ -65,7 +65,7 @@ def _inner_folders(root: Path, tree: FolderTree) -> tuple[str, ...]:
     return tuple(folder.relative_to(root).as_posix() for folder in dict.fromkeys(inner))
 
 
-def _check_not_wrapped(root: Path) -> None:
+def check_not_wrapped(root: Path) -> None:
     """Raise DataError for a folder with one folder or none:
     one would be a data set of one class, or is a wrapping."""
     children = subfolders(root)

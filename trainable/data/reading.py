@@ -19,7 +19,9 @@ from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
 from trainable.files.regular import why
+from trainable.files.store import is_uri
 from trainable.recipe.data import DATA_IN_WORDS, Columns, Data
+from trainable.recipe.tasks import AnyTask
 
 DataFormat = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
 
@@ -43,6 +45,16 @@ def named(spec: Data) -> Iterator[Path]:
         yield path
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {why(error)}") from error
+
+
+def refuse_no_images(spec: Data, task: AnyTask) -> None:
+    """Raise DataError for what can be seen to be no images before any is looked at: a file of no kind that is
+    known here, or a folder without folders of classes. It needs no torch."""
+    if spec.own or is_uri(spec.path) or is_manifest(spec):
+        return
+    with named(spec) as path:
+        if checked_format(spec, path) == "folder" and task.labelled == "image":
+            folder.check_not_wrapped(path)
 
 
 def checked_format(spec: Data, path: Path) -> DataFormat:

@@ -58,7 +58,6 @@ KNOWN_NETWORKS = (
     ("features.conv0.weight", "torchvision", ("densenet121", "densenet169")),
     ("features.0.weight", "torchvision", ("vgg16", "vgg16_bn", "vgg11", "vgg11_bn")),
 )
-SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 # The first is the entry of a safetensors file's metadata that has JSON; the second, in it, has mean and std,
 # as `data.normalisation` in a recipe
 METADATA, STATISTICS = "tunebook", "normalisation"
@@ -109,12 +108,12 @@ def weights_file(spec: specs.Model) -> Path:
     if not path.is_dir():
         return path
     stems = [*_stems_of(spec), "model"]
-    names = [f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
+    names = [f"{stem}{suffix}" for stem in stems for suffix in specs.WEIGHTS_ENDINGS]
     found = next((path / name for name in names if (path / name).is_file()), None)
     if found is None:
         raise ModelError(
             f"model.weights: expected a file of weights in the folder {path}, called {stems[0]} with one of "
-            f"the endings {', '.join(SUFFIXES)}; found none"
+            f"the endings {', '.join(specs.WEIGHTS_ENDINGS)}; found none"
         )
     return found
 

@@ -19,6 +19,7 @@ from trainable.recipe.base import YOURS, ArgumentName, OpenFraction, Purpose, Sp
 
 FROM_SCRATCH = "none"  # on the command line this word in place of weights asks for none
 OWN_WEIGHTS = "default"  # the weights that torchvision or timm publish for a model
+WEIGHTS_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")  # how names of files of weights end
 _PUBLISHED = re.compile(r"default|(?:\w+_Weights\.)?[A-Z][A-Z0-9_]*")
 
 

@@ -14,7 +14,18 @@ import pytest
 from search.__main__ import app
 from search.commands.cli_page import commands_of
 
-HEAVY = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "pandas", "sklearn", "matplotlib")
+HEAVY = (
+    "torch",
+    "torchvision",
+    "timm",
+    "ray",
+    "optuna",
+    "mlflow",
+    "pandas",
+    "sklearn",
+    "matplotlib",
+    "scipy",
+)
 COMMANDS = tuple(commands_of(app))
 SEARCHES = ("resume", "extend --trials 2", "show", "report", "open", "ui", "sync", "audit", "audit-pruning")
 FILES = {
@@ -24,6 +35,12 @@ FILES = {
     "far.yaml": "data: {path: nowhere}\n",
     "recipe.yaml": "data: {path: digits}\nmodel: {kind: resnet_small}\noptimizer: {kind: sgd}\n",
     "wrong.yaml": "data: {path: digits}\nmodel: {kind: resnet_small}\noptimizer: {rate: 1}\n",
+    "space.yaml": "data: {path: digits}\nspace: {name: broad}\n",
+    "range.yaml": "data: {path: digits}\nspace: {overrides: {optimizer.lr: {log: [1, 0.1]}}}\n",
+    "field.yaml": "data: {path: digits}\nspace: {overrides: {optimizer.rate: {fixed: 1}}}\n",
+    "away.yaml": "data: {path: nowhere}\nmodel: {kind: resnet_small}\noptimizer: {kind: sgd}\n",
+    "notes.txt": "no images\n",
+    "flat/notes.txt": "no folders\n",
     "result.yaml": "earlier\n",
     "trained/recipe.yaml": "data: {path: digits}\nmodel: {kind: resnet_small}\noptimizer: {kind: sgd}\n",
     "trained/model.safetensors": "",
@@ -38,6 +55,9 @@ WRONG = (
     *(f"{name} kind.yaml" for name in READERS),
     *(f"{name} key.yaml" for name in READERS),
     *(f"{name} far.yaml" for name in READERS),
+    *(f"{name} {data}" for name in READERS for data in ("flat", "notes.txt")),
+    *(f"{name} {study}.yaml" for name in READERS for study in ("space", "range", "field")),
+    *(f"{name} away.yaml" for name in ("train", "check", "lr-find", "batch-find")),
     *(f"{name} digits --set budget.trails=3" for name in READERS),
     *(f"{name} digits --set optimizer.rate=3" for name in READERS),
     *(f"{name} digits --set optimizer.kind=sgdd" for name in READERS),
@@ -50,6 +70,7 @@ WRONG = (
     "search digits --gpus 1 --device cpu",
     "search recipe.yaml",
     "train recipe.yaml --data nowhere",
+    "train recipe.yaml --data flat",
     "train recipe.yaml --set optimizer.lr=fast",
     "train recipe.yaml --debug gradients",
     "train recipe.yaml --out trained",
@@ -61,6 +82,8 @@ WRONG = (
     "lr-find digits --out band.pdf",
     "batch-find digits --limit-gib 0",
     "backbones digits --size huge",
+    "backbones digits --weights nowhere",
+    "backbones digits --weights flat",
     "backbones digits --out result.yaml",
     "shrink nowhere",
     "shrink trained --flops 2",
@@ -78,6 +101,8 @@ WRONG = (
     "submit study.yaml --address http://head:8265",
     "submit nowhere.yaml --address http://head:8265",
 )
+# what is printed without torch, where it would find nothing
+ANSWERED = ("explain away.yaml",)
 HELP = ("--help", "--version", *(f"{name} --help" for name in COMMANDS))
 
 # One process imports what all commands share, and forks one for each of them
@@ -119,7 +144,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[int,
         (folder / name).write_text(text)
     subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), str(said)],
-        input="\n".join((*WRONG, *HELP)),
+        input="\n".join((*WRONG, *ANSWERED, *HELP)),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         text=True,
@@ -135,6 +160,13 @@ def test_a_mistake_is_answered_before_anything_heavy_is_imported(
     answers: Mapping[str, tuple[int, Sequence[str]]], line: str
 ) -> None:
     assert answers[line] == (2, [])
+
+
+@pytest.mark.parametrize("line", ANSWERED)
+def test_what_needs_no_images_is_explained_before_anything_heavy_is_imported(
+    answers: Mapping[str, tuple[int, Sequence[str]]], line: str
+) -> None:
+    assert answers[line] == (0, [])
 
 
 @pytest.mark.parametrize("line", HELP)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from search.commands.check import run_check
 from search.commands.guests import ALL
 from search.commands.inputs import with_teachers
-from search.commands.named import named_input
+from search.commands.named import named_input, needing_images
 from search.commands.options import CheckOptions, InputOptions
 from search.facts.hardware import Hardware, Node, per_trial
 from search.facts.measured import facts_of
@@ -260,7 +260,8 @@ def test_a_check_of_a_study_says_what_is_to_be_expected_of_its_teacher(
     searched: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "study.yaml").write_bytes(study_of(searched[0]).yaml().encode())
-    run_check(CheckOptions(file=str(tmp_path / "study.yaml")))
+    options = CheckOptions(file=str(tmp_path / "study.yaml"))
+    run_check(needing_images(named_input(options)), options)
     said = " ".join(capsys.readouterr().out.split())
     assert "distillation: the teacher has " in said
     assert "times the student's parameters" in said
