@@ -101,6 +101,8 @@ def _in_mlflow(search: Search) -> Iterator[str]:
     try:
         client, runs = _runs(search)
         yield from _run_differences(search, client, runs)
+    except ModuleNotFoundError:  # MLflow is not installed: the command says what brings it
+        raise
     except Exception as error:  # a server and its libraries may fail in any way
         yield f"MLflow could not be asked: {error_line(error)}"
 
@@ -179,6 +181,8 @@ def _in_mirror(search: Search) -> Iterator[str]:
         check_regular(file)
         refuse_damaged(file, OTHER_MIRROR)
         copied = _copied(file, str(search.study.name))
+    except ModuleNotFoundError:
+        raise
     except Exception as error:  # SQLite and Optuna may fail in any way on a damaged file
         yield f"{MIRROR_FILE} cannot be read: {error_line(error)}"
         return

@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
 
@@ -77,9 +78,12 @@ def follow(address: str, name: str) -> str:
     goes_on = f"job {name} goes on; `tunebook logs --follow {named}` shows it again"
 
     try:
-        for text in jobs.tail(name):
-            print(visible_lines(text), end="", flush=True)
-            printed = True
+        with ExitStack() as waiting:
+            waiting.enter_context(stage("waiting for the first line of the job"))  # Ray makes its environment
+            for text in jobs.tail(name):
+                waiting.close()
+                print(visible_lines(text), end="", flush=True)
+                printed = True
     except KeyboardInterrupt:
         terminal.say(f"\n{goes_on}")
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import signal
@@ -115,6 +116,13 @@ def network(classes: int, depth: int = 1) -> nn.Module:
 
 def test_a_search_with_own_functions_is_extended_from_python(storage: Path) -> None:
     found = search(small_study(storage), model=network, data=small_images)
+    report = json.loads((found.folder / "report.json").read_text())
+    assert found.best is not None
+    assert (report["answers"]["trial"], report["answers"]["images"]) == (
+        found.best.id,
+        found.info.validation_images,
+    )
+    assert report["samples"]["classes"], "the images that the function made are there, too"
     match = r"from Python: tunebook.extend\('.*', 2, model=network, data=small_images\)"
     with pytest.raises(UserError, match=match):
         driver().extend(found.folder, 2)

@@ -31,6 +31,7 @@ WORK = (
     "report labels -o data.json",
     "open promoted",
     "export promoted -o out.yaml",
+    "refine promoted",
     "rename taught other",
 )
 # with these a dashboard is asked, which is not there
@@ -47,6 +48,7 @@ NEED = (
     "search digits --model timm/resnet18",
     "resume labels",
     "extend labels --trials 1",
+    "audit sent",
     "audit-pruning labels",
     "sync labels",
     "bundle labels -o bundled",
@@ -121,6 +123,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("searches")
     for name in SEARCHES:
         shutil.copytree(ROOT / "tests" / "net" / name, found / name)
+    # one whose MLflow is there, as a file
+    (sent := found / "sent").mkdir()
+    for each in (found / "labels").iterdir():
+        shutil.copy(each, sent)
+    study = (sent / "study.yaml").read_text()
+    (sent / "study.yaml").write_text(
+        study.replace("sqlite:////searches/mlflow.db", f"sqlite:///{sent}/mlflow.db")
+    )
+    (sent / "mlflow.db").touch()
     shutil.copy(ROOT / "tests" / "net" / "best.yaml", found)
     (found / "study.yaml").write_text(
         "data: {path: digits}\nstorage: /shared\nbase: {model: {kind: timm, name: resnet18}}\n"
