@@ -52,7 +52,7 @@ from trainable.extras import needing_run
 from trainable.imports import import_installed_alone, sharing_distributions
 from trainable.processes import ended_by_signals, ending_at_once
 from trainable.stages import shown_by, stage, waited_for
-from trainable.terminal import StageLines, program_name, show_what_can_be_shown, tell, tell_json
+from trainable.terminal import StageLines, document, program_name, show_what_can_be_shown, tell, tell_json
 from trainable.train_options import Json, TrainOptions
 from trainable.tune.causes import in_words, refusal_in
 
@@ -368,7 +368,7 @@ def main() -> None:
     except UserError as error:
         tell(f"tunebook: {error}", sys.stderr)
         if error.section:
-            tell(f"more: docs/errors.md#{error.section} (in tunebook's repository)", sys.stderr)
+            tell(f"more: {document(f'docs/errors.md#{error.section}')}", sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

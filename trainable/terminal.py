@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # only a terminal needs it
     from rich.progress import Progress
 
 GIB = 2**30  # bytes
+CLONE = Path(__file__).resolve().parents[1]  # where this package is no clone, site-packages
 TOLD_AFTER = 2.0  # seconds of work without a line until one tells of it
 FIRST_AGAIN, AGAIN = 15.0, 60.0  # quiet seconds until a line says how far it is, and until each further one
 LOOKS = 0.5  # seconds between two looks at the work
@@ -56,6 +58,15 @@ def program_name() -> str:
     """Return how this program was called, so that the commands it prints can be typed as they are."""
     called = sys.argv[0]
     return called if Path(called).name == "tunebook" and shutil.which("tunebook") is None else "tunebook"
+
+
+def document(name: str) -> str:
+    """Return where a page of docs/ is: its path in a clone of the repository; a wheel has no pages."""
+    if not (CLONE / name.partition("#")[0]).is_file():
+        return f"{name} (in tunebook's repository)"
+    with suppress(ValueError, OSError):  # the working folder is elsewhere, or gone
+        return str((CLONE / name).relative_to(Path.cwd()))
+    return str(CLONE / name)
 
 
 def show_what_can_be_shown() -> None:

@@ -36,7 +36,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import SEPARATORS
 from trainable.recipe.training import COMPILED
 from trainable.stages import stage
-from trainable.terminal import tell, tell_json, visible_lines
+from trainable.terminal import document, tell, tell_json, visible_lines
 
 if TYPE_CHECKING:  # torch and Ray take seconds to import
     from search.commands.inputs import Target
@@ -286,7 +286,7 @@ def closing(findings: Sequence[Finding], seconds: float) -> str:
     """Return the outcome in one line, with the sections that say more of what is no sign of health."""
     errors, warnings = counts(findings)
     sections = dict.fromkeys(each.section for each in findings if each.level in ("error", "warning"))
-    more = f"; more: docs/checks.md{', '.join(sections)} (in tunebook's repository)" if sections else ""
+    more = f"; more: {document(f'docs/checks.md{joined}')}" if (joined := ", ".join(sections)) else ""
     return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s{more}"
 
 

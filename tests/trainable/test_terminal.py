@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from rich.table import Table
@@ -13,7 +14,7 @@ from rich.text import Text
 from search.reporting.tables import TextTable
 from search.reporting.terminal import console, say
 from trainable.errors import UserError, visible
-from trainable.terminal import show_what_can_be_shown, tell, tell_json
+from trainable.terminal import CLONE, document, show_what_can_be_shown, tell, tell_json
 
 ORDERS = ("\x1b]0;x\x07", "\x1b[2J", "\x9b2J", "a\u202eb", "\u2066", "\r", "\x08", "\x7f", "\udc80", "\u2028")
 KEPT = (
@@ -84,3 +85,16 @@ def test_json_is_printed_in_ascii_and_says_the_same(text: str, capsys: pytest.Ca
     assert out.isascii()
     assert "\x7f" not in out
     assert json.loads(out) == {text: text}
+
+
+def test_a_page_of_the_documents_is_a_path_in_a_clone_and_is_in_the_repository_of_a_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(CLONE)
+    assert document("docs/errors.md#a-study") == "docs/errors.md#a-study"
+    monkeypatch.chdir(tmp_path)
+    assert document("docs/errors.md#a-study") == f"{CLONE}/docs/errors.md#a-study"
+    tmp_path.rmdir()
+    assert document("docs/errors.md#a-study") == f"{CLONE}/docs/errors.md#a-study"
+    monkeypatch.setattr("trainable.terminal.CLONE", tmp_path)
+    assert document("docs/errors.md#a-study") == "docs/errors.md#a-study (in tunebook's repository)"

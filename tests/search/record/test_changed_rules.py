@@ -36,6 +36,7 @@ from tests.search.running.test_prepare import MACHINE
 from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe, digest_of
 from trainable.recipe.yamlfile import read_recipe
+from trainable.terminal import CLONE
 
 FLIP = "augmentation.flip_probability"
 
@@ -296,7 +297,7 @@ def refused(folder: Path, tunebook: Tunebook, command: tuple[str, ...]) -> str:
     before = contents(folder)
     code, out, err = tunebook(*(str(folder) if word == "DIR" else word for word in command))
     assert (code, out) == (1, "")
-    assert err.splitlines()[1:] == ["more: docs/errors.md#a-journal (in tunebook's repository)"]
+    assert err.splitlines()[1:] == [f"more: {CLONE}/docs/errors.md#a-journal"]
     assert contents(folder) == before
     assert not Path("out.yaml").exists()
     assert not Path("next.yaml").exists()

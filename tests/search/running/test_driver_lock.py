@@ -194,7 +194,7 @@ def test_a_folder_instead_of_a_file_is_one_line(
     (folder / name).mkdir()
     code, out, err = tunebook(command, folder)
     wanted = out + err
-    lines = [each for each in wanted.splitlines() if not each.startswith("more: docs/errors.md#")]
+    lines = [each for each in wanted.splitlines() if "/docs/errors.md#" not in each]
     # a damaged journal and a delivery that fails are failures; MLflow's cursor is else a wrong call
     assert (code, len(lines)) == (1 if command == "sync" or name == EVENTS_FILE else 2, 1)
     assert str(folder / name) in wanted
