@@ -113,7 +113,7 @@ def submit(options: SubmitOptions) -> None:
 @command(app, "tunebook status --address http://head:8265")
 def status(
     address: Dashboard,
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Show only this job.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Show only this job.")] = None,
     json: Json = False,
 ) -> None:
     """Show the searches that were submitted to a cluster, or the state of one of them."""

@@ -89,6 +89,16 @@ def test_names_from_outside_turn_no_other_text_around(whole: Report) -> None:
     assert not set("\x1b\u202e") & set(text + json.dumps(data_in(text), ensure_ascii=False))
 
 
+@pytest.mark.parametrize("head", [(), ("what may help:",)], ids=["of an earlier version", "with a head"])
+def test_the_head_of_what_may_help_is_no_item_of_its_list(whole: Report, head: tuple[str, ...]) -> None:
+    diagnosis = ("overfit: too sure", *head, "dropout: 0 -> 0.2")
+    answer = whole.answer.model_copy(update={"diagnosis": diagnosis})
+    said = "The curves of the best trial: overfit: too sure." + " What may help:" * len(head)
+    assert f"<p>{said}</p>\n<ul><li>dropout: 0 -&gt; 0.2</li></ul>" in page(
+        whole.model_copy(update={"answer": answer})
+    )
+
+
 def test_several_machines_have_a_table_and_a_lost_attempt_its_place(whole: Report) -> None:
     slow = {"trials": 3, "attempts": 5, "failed": 2, "images_per_second": 410.0, "speed": 0.41, "idle": 0.25}
     one, two = (
