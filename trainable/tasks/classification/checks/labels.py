@@ -73,7 +73,7 @@ def check_labels(data: DataSet, unscored: Unscored = "refuse") -> Iterator[Findi
             "class balance",
             "note",
             data.info.left_out_in_words,
-            "the network will take their images for other classes",
+            "images of a class that is left out will be taken for other classes",
             "nothing, if they are not to be learnt; else gather more of them, and lower data.min_images",
         )
     yield from missing
@@ -93,9 +93,10 @@ def _missing(data: DataSet, unscored: Unscored) -> Iterator[Finding]:
                 "class balance",
                 "warning" if name == "test" or (name == "validation" and unscored == "allow") else "error",
                 f"{len(absent)} of {len(held)} classes have no {name} image: {listed(absent)}",
-                "they cannot be learnt"
+                "classes without training images cannot be learnt"
                 if name == "train"
-                else "nobody will see how well they are learnt: scores are means over the other classes",
+                else f"nobody will see how well classes without {name} images are learnt: scores are means "
+                "over the others",
                 f"give the {name} part images of every class{none_leaves_out(name) or NEVER_TRAINED}",
             )
 

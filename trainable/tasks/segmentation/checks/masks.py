@@ -118,7 +118,8 @@ def check_classes(data: DataSet, counts: Mapping[Split, MaskCounts], recipe: Rec
                 "error" if name == "validation" else "warning",
                 f"{len(absent)} of {len(found.shown)} classes are in no {name} mask: {listed(absent)}"
                 f"{found.extent}",
-                "nobody will see how well they are learnt, and the mean IoU is that of the others",
+                f"nobody will see how well classes that are in no {name} mask are learnt, and the mean IoU "
+                "is that of the others",
                 f"give the {name} part images of every class, split anew (data.split_seed), or take these "
                 "classes out (task.masks.void)",
             )
