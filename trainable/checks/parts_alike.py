@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
 from trainable.array_types import Floats, Integers
-from trainable.checks.finding import Finding
+from trainable.checks.finding import Advice, Finding
 from trainable.checks.sampling import pixels
 from trainable.checks.subject import Subject
 from trainable.checks.two_samples import (
+    PartAdvice,
     PartDifference,
     PartWords,
     Sample,
@@ -53,21 +54,28 @@ BLOCK = 512
 # The positions of each part's images to compare, and features of them [n, F], if there are any
 KnownImages = tuple[dict[Split, Integers], dict[Split, Floats] | None]
 
+PREPARED_ALIKE = Advice("prepare all parts alike (colours, crop, size, saving)")
 WORDS = PartWords(
-    test=(
+    test=PartAdvice(
         "test images are of another kind than those that recipes are chosen by: validation scores may say "
         "little about theirs",
-        "take validation images from the test's kind; prepare all parts alike (colours, crop, size, saving), "
-        "and keep what was taken together in one part (data.group)",
+        (
+            Advice("take validation images from the test's kind"),
+            PREPARED_ALIKE,
+            Advice("keep what was taken together in one part (data.group)"),
+        ),
     ),
-    validation=(
+    validation=PartAdvice(
         "validation images are of another kind than training images: scores are of what no network has seen",
-        "split anew (data.split_seed) or by group (data.group), and prepare all parts alike (colours, crop, "
-        "size, saving); if it is the kind that the model is for, add such images to training",
+        (
+            Advice("split anew (data.split_seed) or by group (data.group)", "split here"),
+            PREPARED_ALIKE,
+            Advice("add such images to training, if the model is for their kind"),
+        ),
     ),
-    both=(
+    both=PartAdvice(
         "validation images are of the test's kind, so recipes are chosen for it, but trained on another",
-        "add images of that kind to training, if there are any",
+        (Advice("add images of that kind to training, if there are any"),),
     ),
 )
 

@@ -12,13 +12,13 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainable.array_types import Floats, Integers
-from trainable.checks.finding import CheckName, Finding, passed, unchecked
+from trainable.checks.finding import Advice, CheckName, Finding, passed, unchecked
 from trainable.data import Split
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.bootstrap import auroc, ranked
@@ -194,13 +194,20 @@ class PartDifference:
     what: str
 
 
+class PartAdvice(NamedTuple):
+    """What it means that a part differs, and what to do."""
+
+    means: str
+    advice: tuple[Advice, ...]
+
+
 @dataclass(frozen=True)
 class PartWords:
     """What it means, and what to do, if a part differs."""
 
-    test: tuple[str, str]
-    validation: tuple[str, str]
-    both: tuple[str, str]  # validation differs from training as the test part does
+    test: PartAdvice
+    validation: PartAdvice
+    both: PartAdvice  # validation differs from training as the test part does
     of_accuracy: bool = False  # as a finding's
 
 
@@ -227,7 +234,8 @@ def compare_parts(
     tested = compare(seen, parts["test"])
     if learnt is not None and learnt.differ and tested is not None and not tested.differ:
         what = f"validation against training: {learnt.what}"
-        yield Finding(check, "note", what, *words.both, of_accuracy=words.of_accuracy)
+        means, advice = words.both
+        yield Finding(check, "note", what, means, advice=advice, of_accuracy=words.of_accuracy)
     else:
         yield _finding(check, "validation against training", learnt, words.validation, words.of_accuracy)
     against = "validation" if apart else "training and validation"
@@ -235,11 +243,11 @@ def compare_parts(
 
 
 def _finding(
-    check: CheckName, pair: str, found: PartDifference | None, words: tuple[str, str], of_accuracy: bool
+    check: CheckName, pair: str, found: PartDifference | None, words: PartAdvice, of_accuracy: bool
 ) -> Finding:
     if found is None:
         return unchecked(check, f"{pair}: too few images, or groups of images, in classes that both have")
     what = f"{pair}: {found.what}"
     if not found.differ:
         return passed(check, what)
-    return Finding(check, "warning", what, *words, of_accuracy=of_accuracy)
+    return Finding(check, "warning", what, words.means, advice=words.advice, of_accuracy=of_accuracy)

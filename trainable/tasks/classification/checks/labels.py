@@ -16,7 +16,15 @@ from trainable.checks.duplicates import CONTRADICTING
 from trainable.checks.finding import MORE_VALIDATION, Advice, Finding, passed
 from trainable.checks.sampling import NamedImage
 from trainable.checks.short_training import FEWEST, NOISE_POINTS
-from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
+from trainable.checks.two_samples import (
+    MOVED,
+    NAMED,
+    SURE,
+    PartAdvice,
+    PartDifference,
+    PartWords,
+    compare_parts,
+)
 from trainable.curves.levels import TOLD_APART
 from trainable.data import DataSet
 from trainable.data.groups import IMAGES_A_SERIES
@@ -48,17 +56,17 @@ MORE = (*MORE_VALIDATION, Advice("gather more images of the classes that have fe
 
 DO = "search for objective.metric: val_balanced_accuracy, which shares of classes do not change"
 WORDS = PartWords(
-    test=(
+    test=PartAdvice(
         "accuracy on test images is another than on validation images, even if each class is known as well",
-        f"take validation images with the test's shares of classes, or {DO}",
+        (Advice("take validation images with the test's shares of classes"), Advice(DO)),
     ),
-    validation=(
+    validation=PartAdvice(
         "the network learns classes by other shares than it is scored by",
-        f"let tunebook split (it keeps shares), or {DO}",
+        (Advice("let tunebook split, which keeps shares", "own part"), Advice(DO)),
     ),
-    both=(
+    both=PartAdvice(
         "recipes are chosen by the shares of the test part, but trained with others",
-        f"nothing, if the test's shares are the real ones; else {DO}",
+        (Advice(f"nothing, if the test's shares are the real ones; else {DO}"),),
     ),
     of_accuracy=True,
 )

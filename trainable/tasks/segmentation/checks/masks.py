@@ -13,7 +13,15 @@ from trainable.checks.duplicates import CONTRADICTING
 from trainable.checks.finding import MORE_VALIDATION, Advice, Finding, Level, passed
 from trainable.checks.sampling import NamedImage
 from trainable.checks.short_training import FEWEST
-from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
+from trainable.checks.two_samples import (
+    MOVED,
+    NAMED,
+    SURE,
+    PartAdvice,
+    PartDifference,
+    PartWords,
+    compare_parts,
+)
 from trainable.data import DataSet, Split
 from trainable.data.source import Pixels
 from trainable.errors import listed
@@ -120,8 +128,11 @@ def check_classes(data: DataSet, counts: Mapping[Split, MaskCounts], recipe: Rec
                 f"{found.extent}",
                 f"nobody will see how well classes that are in no {name} mask are learnt, and the mean IoU "
                 "is that of the others",
-                f"give the {name} part images of every class, split anew (data.split_seed), or take these "
-                "classes out (task.masks.void)",
+                advice=(
+                    Advice(f"give the {name} part images of every class"),
+                    Advice("split anew (data.split_seed)", "split here"),
+                    Advice("take these classes out (task.masks.void)"),
+                ),
             )
     yield _fewest_images(data, counts) or _fewest_pixels(data, counts["train"], recipe)
 
@@ -310,18 +321,29 @@ def _apart(first: Pixels, second: Pixels) -> float:
 
 
 SHARES_IN_WORDS = PartWords(
-    test=(
+    test=PartAdvice(
         "pixel accuracy on test images is another than on validation images, even if each class is known as "
         "well",
-        "take validation images with the test's shares of classes; the mean IoU depends on shares less",
+        (
+            Advice(
+                "take validation images with the test's shares of classes; the mean IoU depends on them less"
+            ),
+        ),
     ),
-    validation=(
+    validation=PartAdvice(
         "the network learns classes by other shares than it is scored by",
-        "let tunebook split (it keeps rare classes in proportion), or count classes alike: task.loss.dice: 1",
+        (
+            Advice("let tunebook split, which keeps rare classes in proportion", "own part"),
+            Advice("count classes alike: task.loss.dice: 1"),
+        ),
     ),
-    both=(
+    both=PartAdvice(
         "recipes are chosen by the shares of the test part, but trained with others",
-        "nothing, if the test's shares are the real ones; else count classes alike: task.loss.dice: 1",
+        (
+            Advice(
+                "nothing, if the test's shares are the real ones; else count classes alike: task.loss.dice: 1"
+            ),
+        ),
     ),
 )
 
