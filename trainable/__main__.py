@@ -24,6 +24,7 @@ from trainable.bench import bench_on
 from trainable.collector import loading_torch
 from trainable.debug_tools import tools_named
 from trainable.errors import RunError, UserError
+from trainable.files.folders import check_can_be_made
 from trainable.models.network_names import read_named_recipe
 from trainable.processes import ended_by_signals, ending_at_once
 from trainable.recipe import Recipe
@@ -68,6 +69,9 @@ def asked_recipe(options: TrainOptions) -> Recipe:
     from trainable.data.reading import refuse_no_images  # NumPy takes a while to import
 
     refuse_no_images(recipe.data, recipe.task)
+    for option, folder in (("--out", options.out), ("--predict", options.predict)):
+        if folder is not None:
+            check_can_be_made(folder, option)
     if options.out is not None and not options.force:
         refuse_trained("--out", options.out)
     return recipe

@@ -18,7 +18,8 @@ from trainable.data.assembly import MakeData, make_own
 from trainable.data.loading import statistics_of
 from trainable.debug_tools import tools_named
 from trainable.diagnosis import Diagnosis, diagnose
-from trainable.errors import DataError, UserError
+from trainable.errors import DataError
+from trainable.files.folders import check_can_be_made
 from trainable.models.own import BuildModel, name_of
 from trainable.models.weights import METADATA, STATISTICS
 from trainable.origins import DIGITS, Origins, differences, digests_of, provenance_of
@@ -271,18 +272,12 @@ def diagnosed(run: Run) -> Diagnosis:
 
 
 def _checked(option: str, out: str | Path | None) -> Path | None:
-    """Return the folder if it can be made and written to: an hour's work must not be lost to a misspelt one.
-
-    The folder is made later, when nothing else prevents the run, so that a fault leaves nothing behind.
-    """
+    """Return the folder if it can be made and written to. It is made later, when nothing else prevents the
+    run, so that a fault leaves nothing behind."""
     if out is None:
         return None
     folder = Path(out)
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise UserError(f"{option} {folder}: cannot be made: {there} is a file")
-    if not os.access(there, os.W_OK):
-        raise UserError(f"{option} {folder}: {there} cannot be written to")
+    check_can_be_made(folder, option)
     return folder
 
 

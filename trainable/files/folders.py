@@ -96,6 +96,17 @@ def _locked(folder: str) -> int | None:
     return opened
 
 
+def check_can_be_made(folder: Path, option: str = "") -> None:
+    """Raise UserError for a folder that cannot be made or written to, by the option that names it: hours of
+    work must not be lost to a misspelt one."""
+    named = f"{option} {folder}".strip()
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UserError(f"{named}: cannot be made: {there} is a file")
+    if not os.access(there, os.W_OK):
+        raise UserError(f"{named}: {there} cannot be written to")
+
+
 def check_new(out: Path, what: str, replaces: str | None = None) -> None:
     """Raise UserError if the folder exists and is not empty: it is written whole, over nothing.
 
@@ -103,6 +114,7 @@ def check_new(out: Path, what: str, replaces: str | None = None) -> None:
     whose name is `replaces`.
     """
     if not out.exists() or (out.is_dir() and is_empty(out)):
+        check_can_be_made(out)
         return
     if replaces is None:
         raise UserError(f"{out}: exists already; give a new folder for {what}")
