@@ -16,6 +16,8 @@ from search.commands.options import BackbonesOptions, InputOptions, SearchOption
 from search.record.storage import local_folder
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study
 from trainable.errors import UserError
+from trainable.files.folders import check_can_be_made
+from trainable.files.paths import without_tilde
 from trainable.files.store import Store, is_uri
 from trainable.models.network_names import read_named_recipe
 from trainable.recipe import Recipe
@@ -84,7 +86,15 @@ def needing_images(named: Input) -> Input:
 
 
 def named_study(options: SearchOptions) -> Study:
-    """Return the study that a search is asked for, from its file or of images alone. Raises UserError."""
+    """Return the study that a search is asked for, from its file or of images alone. Raises UserError, also
+    where no search could be stored."""
+    study = _named_study(options)
+    if not is_uri(study.storage):
+        check_can_be_made(without_tilde(study.storage), "storage")
+    return study
+
+
+def _named_study(options: SearchOptions) -> Study:
     if options.file is not None and Path(options.file).suffix in YAML_ENDINGS:
         values = study_values(options) | settings_of(options.settings or ())
         study = study_asked(Path(options.file), values)

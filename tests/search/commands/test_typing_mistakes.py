@@ -67,6 +67,7 @@ WRONG = (
     *(f"{name} recipe.yaml --metric val_loss" for name in ("check", "explain", "lr-find", "batch-find")),
     *(f"{name} wrong.yaml" for name in ("train", "check", "explain", "lr-find", "batch-find", "shrink")),
     "search digits --hours 1 --minutes 5",
+    "search digits --storage notes.txt",
     "search digits --gpus 1 --device cpu",
     "search recipe.yaml",
     "train recipe.yaml --data nowhere",
