@@ -45,7 +45,7 @@ $(READY):
 	@touch $@
 
 $(INSTALLED): $(READY) requirements.lock pyproject.toml
-	@echo "Installing the pinned packages (the first time about 3.2 GB to download, with CUDA; 6.7 GB on disk)"
+	@echo "Installing the pinned packages (the first time about 3.2 GB to download, with CUDA; 7.5 GB on disk)"
 	@$(UV) pip install --python $(PY) --compile-bytecode --requirement requirements.lock
 	@$(UV) pip install --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $@
