@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from report import described, in_own_process, measure_missing
-from search.commands.asked import study_from
+from search.commands.asked import resolved_study, study_from
 from search.commands.forecast import forecast_of
-from search.commands.guests import driver, resolved_study
+from search.commands.guests import driver
 from search.deciding.forecast import Forecast, Places, forecast
 from search.facts.beside_trials import beside_of
 from search.facts.run_costs import TriedRuns

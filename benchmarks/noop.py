@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from search.commands.guests import resolved_study
+from search.commands.asked import resolved_study
 from search.facts.hardware import Hardware, Node
 from search.record.home import TRIALS_FOLDER, Home
 from search.running.prepare import Prepared, decide, load, write_facts

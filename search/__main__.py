@@ -120,6 +120,7 @@ def _dry_run(drives: Driver, study: Study, as_json: bool) -> None:
 @command(app, "tunebook search flowers/ --hours 2")
 def search(options: SearchOptions) -> None:
     """Search for the best recipe: train several, stop weak ones early, and write the best to a file."""
+    from search.commands.asked import resolved_study
     from search.commands.named import named_study
     from search.record.home import Home
 
@@ -128,10 +129,8 @@ def search(options: SearchOptions) -> None:
         raise UserError("--resume: needs the search's name; give --name NAME")
     if options.address is None:
         bench_of(options)  # a device that is not there is refused by the option's name
-    drives = _driver(options)
-    from search.commands.guests import resolved_study
-
     asked = resolved_study(study)
+    drives = _driver(options)
     if options.dry_run:
         _dry_run(drives, asked, options.as_json)
         return

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search.commands.asked import as_typed, settings_of, study_given, tree_with
+from search.commands.asked import as_typed, resolved_study, settings_of, study_given, tree_with
 from search.commands.named import is_file_or_search
 from search.commands.options import function_of_command, search_folder
 from search.record.home import Home
-from search.running.cluster_token import send_token
+from search.running.cluster_token import check_address, send_token
 from search.study.code import NO_CODE, Code, Ranges, study_with_code
 from search.study.study import Study, study_tree_with
 from trainable.collector import paused
@@ -81,9 +81,6 @@ def search(  # noqa: PLR0913 - a person types these by name
     code = Code(model, data, metrics or {})
     asked = _asked(study, code, space, settings)
     drives = _driver(address, download, code)
-    from search.commands.guests import resolved_study
-
-    asked = resolved_study(asked)
     return _returned(drives.search(asked, again=resume), Home.of(asked).address)
 
 
@@ -108,9 +105,8 @@ def forecast(  # noqa: PLR0913 - a person types these by name
     asked = _asked(study, code, space, settings)
     silent = replace(_driver(address, download, code), plan=lambda prepared: ())
     from search.commands.forecast import forecast_of
-    from search.commands.guests import resolved_study
 
-    return forecast_of(silent.prepare(resolved_study(asked)))
+    return forecast_of(silent.prepare(asked))
 
 
 @function_of_command
@@ -175,25 +171,27 @@ def _asked(
     space: Ranges | None,
     settings: Mapping[str, Any] | None,
 ) -> Study:
-    """Return the study of a person's functions, ranges and settings. A path that is no YAML file names images
-    alone."""
+    """Return the resolved study of a person's functions, ranges and settings. A path that is no YAML file
+    names images alone."""
     values = settings_of(as_typed(settings))
     match study:
         case Study():
-            return study_with_code(study_given(study, values) if values else study, code, space or {})
+            given = study_given(study, values) if values else study
+            return resolved_study(study_with_code(given, code, space or {}))
         case Mapping():
             tree: Mapping[str, Any] = study
         case _:
             path = str(study)
             tree = read_tree(path) if is_file_or_search(path) else {"data": {"path": path}}
     named = tree_with(tree, values) if code.model is None else study_tree_with(tree, values)
-    return study_with_code(named, code, space or {})
+    return resolved_study(study_with_code(named, code, space or {}))
 
 
 def _driver(address: str | None, download: bool, code: Code = NO_CODE) -> Driver:
     """Return what drives a search on this machine, or on a cluster, whose token Ray reads when it is
     imported."""
     if address is not None:
+        check_address(address)
         send_token(address)
     with paused():
         from search.commands.guests import driver

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from search.followers.uri import resolve_tracking_uri
 from search.study.objective import without_default_metric
 from search.study.study import RECIPE_SECTIONS, WEIGHTS, Study, data_name, study_tree_with
 from trainable.errors import UserError
 from trainable.models.network_names import model_named, other_library, with_library
+from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import FROM_SCRATCH, MODEL_NAME
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.recipe.trees import NotPlain, as_json, leaves
@@ -109,6 +112,18 @@ def settings_of(texts: Sequence[str]) -> dict[str, Any]:
         f"base.{path}" if path.split(".")[0] in RECIPE_SECTIONS else path: value
         for path, value in values.items()
     }
+
+
+def resolved_study(study: Study) -> Study:
+    """Return the study with a name, absolute paths and tracking URI, so that it means the same anywhere.
+    Raises UserError for a teacher or a tracking URI that cannot be used."""
+    if TEACHER in study.pinned:
+        from search.results.teachers import with_teacher  # earlier searches' files take a while to import
+
+        study = with_teacher(study)
+    named = study.resolved(study.name or default_name(study))
+    uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
+    return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 
 
 def default_name(study: Study) -> str:

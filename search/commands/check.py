@@ -91,7 +91,7 @@ def check_cluster(named: Input, options: CheckOptions, address: str) -> bool:
     refuse_with_address(
         {"--full": options.full, "--debug": options.debug, "--write-exclusions": options.write_exclusions}
     )
-    from search.commands.guests import resolved_study
+    from search.commands.asked import resolved_study
     from search.running.cluster import joined
     from search.running.machines import asked, may_compile
     from search.running.prepare import most_bytes

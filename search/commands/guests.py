@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from search.commands.asked import default_name
 from search.commands.forecast import keep_beside, plan_lines
 from search.followers import following
 from search.followers.database import deleted_experiment
-from search.followers.uri import resolve_tracking_uri
 from search.learning.cautions import recorded
 from search.learning.learned_space import learning_space
 from search.learning.search import Search
@@ -27,7 +24,7 @@ from search.reporting.live_view import LiveView
 from search.reporting.page import write_report
 from search.reporting.picture import draw
 from search.results.export import exported
-from search.results.teachers import teacher_path, with_teacher
+from search.results.teachers import teacher_path
 from search.running.driver import Driver
 from search.running.guests import EndState, Guests
 from search.study import Study
@@ -52,13 +49,6 @@ def driver(*, address: str | None = None, may_fetch: bool = False, code: Code = 
     own.
     """
     return Driver(Bench(may_fetch=may_fetch, say=terminal.say), ALL, address, code, plan_lines, keep_beside)
-
-
-def resolved_study(study: Study) -> Study:
-    """Return the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
-    named = with_teacher(study).resolved(study.name or default_name(study))
-    uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
-    return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 
 
 def findings(data: DataSet, study: Study, base: Recipe) -> Iterator[Caution]:

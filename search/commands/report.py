@@ -6,7 +6,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from search.commands.options import ReportOptions, on_this_machine
+from search.commands.options import ReportOptions, search_folder
 from search.learning.search import Search
 from search.record.home import EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, REPORT_FILE, VERIFICATION_FILE
 from search.reporting.content import Report
@@ -88,7 +88,7 @@ def _watch(folder: Path, port: int, compared: Sequence[Path]) -> None:
 
 
 def _compared(options: ReportOptions) -> list[Path]:
-    return [on_this_machine(each) for each in options.compare or ()]
+    return [search_folder(each) for each in options.compare or ()]
 
 
 def _report_of(folder: Path, compared: Sequence[Path]) -> Report:

@@ -15,6 +15,7 @@ from search.running.cluster_token import (
     MODE,
     NO_TOKEN,
     accepts,
+    check_address,
     head_of,
     send_token,
     token_to_send,
@@ -117,17 +118,11 @@ def local_ray(
 
 def _check_answers(address: str) -> None:
     """Raise UserError where nothing listens there, or the token is refused: Ray would try for long."""
-    if "://" in address:
-        raise UserError(
-            f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "
-            "address is for `tunebook submit`"
-        )
+    check_address(address)
     head = head_of(address)
     if head is None:
         return
-    host, colon, port = head.rpartition(":")
-    if not colon or not port.isdigit():
-        raise UserError(f"--address {address}: expected `auto` or HOST:PORT, such as 10.0.0.1:6379")
+    host, _, port = head.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:

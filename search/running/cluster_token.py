@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from trainable.errors import UserError
+
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 DEFAULT_FILE = "~/.ray/auth_token"
 ANSWER_SECONDS = 5.0
@@ -55,6 +57,18 @@ def head_of(address: str) -> str | None:
         return written if "://" not in written else None
     file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
     return file.read_text(encoding="utf-8").strip() if file.is_file() else None
+
+
+def check_address(address: str) -> None:
+    """Raise UserError for what is the address of no cluster, whether it would answer or not."""
+    if "://" in address:
+        raise UserError(
+            f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "
+            "address is for `tunebook submit`"
+        )
+    _, colon, port = (head_of(address) or ":0").rpartition(":")
+    if not colon or not port.isdigit():
+        raise UserError(f"--address {address}: expected `auto` or HOST:PORT, such as 10.0.0.1:6379")
 
 
 def accepts(head: str, token: str | None) -> bool | None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.results import Search
 from tests.integration.small_searches import digits_study
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.guests import driver, resolved_study, sync
+from search.commands.asked import resolved_study
+from search.commands.guests import driver, sync
 from search.learning.search import Search
 from search.record.journal import EndEvent, RetryEvent, SearchEvent
 from search.running import reaper

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.followers.audit import audit
 from search.learning.search import Search
 from search.record.cursor import read_cursor

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import ray
 
-from search.commands.guests import resolved_study
+from search.commands.asked import resolved_study
 from search.facts.hardware import Hardware, Node, PerTrial
 from search.record.home import Home
 from search.record.journal import EndEvent, Journal, StartEvent

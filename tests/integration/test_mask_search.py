@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.followers.audit import audit
 from search.learning.refine import refine
 from search.learning.search import Search

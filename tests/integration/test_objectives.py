@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.followers.audit import audit
 from search.learning.search import Search
 from search.reporting.picture import draw

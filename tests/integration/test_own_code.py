@@ -17,7 +17,8 @@ import pytest
 from torch import Tensor, nn
 
 from search import extend, search
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.from_python import SearchFailed
 from search.learning.search import Search
 from search.record.home import Home

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.learning.refine import refine, write_next
 from search.learning.search import Search
 from search.study import read_study

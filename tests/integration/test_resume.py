@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.learning.search import Search
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent

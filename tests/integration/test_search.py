@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from ray.tune.experiment import Trial
 
-from search.commands.guests import driver, resolved_study
+from search.commands.asked import resolved_study
+from search.commands.guests import driver
 from search.followers.audit import audit
 from search.learning.search import Search
 from search.record.cursor import read_cursor

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.asked import resolved_study
 from search.commands.explain import run_explain
-from search.commands.guests import driver, resolved_study
+from search.commands.guests import driver
 from search.commands.options import ExplainOptions
 from search.followers.audit import audit
 from search.learning.refine import refine

@@ -44,6 +44,7 @@ FILES = {
     "result.yaml": "earlier\n",
     "trained/recipe.yaml": "data: {path: digits}\nmodel: {kind: resnet_small}\noptimizer: {kind: sgd}\n",
     "trained/model.safetensors": "",
+    "searched/study.yaml": "data: {path: digits}\n",
 }
 READERS = ("search", "check", "explain", "lr-find", "batch-find", "backbones")
 WRONG = (
@@ -68,6 +69,9 @@ WRONG = (
     *(f"{name} wrong.yaml" for name in ("train", "check", "explain", "lr-find", "batch-find", "shrink")),
     "search digits --hours 1 --minutes 5",
     "search digits --storage notes.txt",
+    *(f"search digits --address {address}" for address in ("head", "http://head:8265")),
+    *(f"search digits --tracking-uri {uri}" for uri in ("runs", "s3://bucket/runs", "foo://runs")),
+    "report searched --compare nowhere",
     "search digits --gpus 1 --device cpu",
     "search recipe.yaml",
     "train recipe.yaml --data nowhere",

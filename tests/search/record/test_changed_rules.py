@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from search.commands.guests import resolved_study
+from search.commands.asked import resolved_study
 from search.deciding.ledger import Decision, Ledger
 from search.deciding.pruning import choose_pruning
 from search.followers.conclusions import conclusion

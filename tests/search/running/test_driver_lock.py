@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.guests import driver, resolved_study, sync
+from search.commands.asked import resolved_study
+from search.commands.guests import driver, sync
 from search.facts.hardware import Hardware, Node
 from search.record.chain import JournalError
 from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, LOCK_FILE, LOG_FILE, Home
