@@ -175,9 +175,13 @@ def _given(options: object) -> Iterator[tuple[str, Any, Sets]]:
 
 
 def taking_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
-    """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer. Those
-    that the command shares with others come last."""
-    hints = get_type_hints(kind, include_extras=True)
+    """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer: its own
+    come first, those that most commands have come last."""
+    hints, defaults = (
+        get_type_hints(kind, include_extras=True),
+        {each.name: each.default for each in fields(kind)},
+    )
+    own_first = dict.fromkeys(name for each in kind.__mro__ for name in vars(each).get("__annotations__", ()))
 
     def call(**given: Any) -> None:
         run(kind(**given))
@@ -186,12 +190,12 @@ def taking_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
     call.__signature__ = Signature(  # type: ignore[attr-defined]  # Typer reads it
         [
             Parameter(
-                each.name,
+                name,
                 Parameter.KEYWORD_ONLY,
-                default=Parameter.empty if each.default is MISSING else each.default,
-                annotation=hints[each.name],
+                default=Parameter.empty if defaults[name] is MISSING else defaults[name],
+                annotation=hints[name],
             )
-            for each in sorted(fields(kind), key=lambda each: each.name not in vars(kind)["__annotations__"])
+            for name in own_first
         ]
     )
     return call

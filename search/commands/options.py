@@ -140,17 +140,6 @@ MetricName = Annotated[
     ),
     Sets("objective.metric"),
 ]
-Hours = Annotated[float | None, typer.Option(help="Stop after this many hours."), Sets("budget.hours")]
-Minutes = Annotated[
-    float | None,
-    typer.Option(help="Stop after this many minutes."),
-    Sets("budget.hours", value=lambda minutes: minutes / 60.0),
-]
-Name = Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME."), Sets("name")]
-Storage = Annotated[str | None, typer.Option(help="Folder or URI that holds the searches."), Sets("storage")]
-TrackingUri = Annotated[
-    str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db."), Sets("tracking.uri")
-]
 
 
 def _gpus(written: str) -> Any:
@@ -225,42 +214,58 @@ def bench_of(options: DataOptions, say: Say = silent) -> Bench:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(StudyOptions):
-    """What `tunebook search` is asked for."""
+class NewSearchOptions(StudyOptions):
+    """What a new search is asked for, on this machine or on a cluster."""
 
-    file: Annotated[str | None, typer.Argument(metavar="STUDY.yaml|DATA", help="A study, or images.")] = None
     trials: Annotated[int | None, typer.Option(help="How many trials."), Sets("budget.trials")] = None
     epochs: Annotated[
         int | None, typer.Option(help="Epochs of the longest trial."), Sets("budget.epochs")
     ] = None
-    hours: Hours = None
-    minutes: Minutes = None
-    cpus: Annotated[int | None, typer.Option(help="CPUs for each worker."), Sets("resources.cpus")] = None
-    gpus: Annotated[
-        str | None,
-        typer.Option(help="GPUs for each worker: a number (0.5: two share one GPU), or auto."),
-        Sets("resources.gpus", value=_gpus),
-    ] = None
-    address: ClusterAddress = None
-    storage: Storage = None
-    name: Name = None
-    tracking_uri: TrackingUri = None
-    experiment: Annotated[
-        str | None, typer.Option(help="Name of the MLflow experiment."), Sets("tracking.experiment")
-    ] = None
-    again: Annotated[bool, typer.Option("--resume", help="Resume the search of this name if it exists.")] = (
-        False
+    hours: Annotated[float | None, typer.Option(help="Stop after this many hours."), Sets("budget.hours")] = (
+        None
     )
-    price_per_gpu_hour: Annotated[
+    minutes: Annotated[
         float | None,
-        typer.Option(help="What a GPU costs in an hour: then the forecast says the price."),
-        Sets("budget.price_per_gpu_hour"),
+        typer.Option(help="Stop after this many minutes."),
+        Sets("budget.hours", value=lambda minutes: minutes / 60.0),
     ] = None
     target: Annotated[
         float | None,
         typer.Option(help="End when a finished trial has this score, such as 0.95."),
         Sets("budget.target"),
     ] = None
+    price_per_gpu_hour: Annotated[
+        float | None,
+        typer.Option(help="What a GPU costs in an hour: then the forecast says the price."),
+        Sets("budget.price_per_gpu_hour"),
+    ] = None
+    cpus: Annotated[int | None, typer.Option(help="CPUs for each worker."), Sets("resources.cpus")] = None
+    gpus: Annotated[
+        str | None,
+        typer.Option(help="GPUs for each worker: a number (0.5: two share one GPU), or auto."),
+        Sets("resources.gpus", value=_gpus),
+    ] = None
+    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME."), Sets("name")] = None
+    storage: Annotated[
+        str | None, typer.Option(help="Folder or URI that holds the searches."), Sets("storage")
+    ] = None
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db."), Sets("tracking.uri")
+    ] = None
+    experiment: Annotated[
+        str | None, typer.Option(help="Name of the MLflow experiment."), Sets("tracking.experiment")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(NewSearchOptions):
+    """What `tunebook search` is asked for."""
+
+    file: Annotated[str | None, typer.Argument(metavar="STUDY.yaml|DATA", help="A study, or images.")] = None
+    address: ClusterAddress = None
+    again: Annotated[bool, typer.Option("--resume", help="Resume the search of this name if it exists.")] = (
+        False
+    )
     dry_run: Annotated[
         bool,
         typer.Option(

@@ -11,12 +11,7 @@ import typer
 from search.commands.options import (
     FAILED,
     INTERRUPTED,
-    Hours,
-    Minutes,
-    Name,
-    Storage,
-    StudyOptions,
-    TrackingUri,
+    NewSearchOptions,
     aside,
     command,
     tell_fields,
@@ -41,18 +36,13 @@ EXIT_CODES_OF_JOBS = {"SUCCEEDED": 0, "STOPPED": INTERRUPTED}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubmitOptions(StudyOptions):
+class SubmitOptions(NewSearchOptions):
     """What `tunebook submit` is asked for."""
 
     study: Annotated[
         Path, typer.Argument(metavar="STUDY.yaml", help="A study; its paths are paths on the cluster.")
     ]
     address: Dashboard
-    hours: Hours = None
-    minutes: Minutes = None
-    name: Name = None
-    storage: Storage = None
-    tracking_uri: TrackingUri = None
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
