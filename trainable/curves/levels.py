@@ -83,13 +83,15 @@ class Thresholds:
 
 
 def error_of_share(score: float, images: int) -> float:
-    """Return the standard error of a score between 0 and 1 on so many images.
+    """Return the standard error of a score between 0 and 1 on so many images; 0 for what is no such score, as
+    in a journal that a person has changed.
 
     Of the mean of N values between 0 and 1 it is (p (1 - p) / N) ** 0.5 at most (Bhatia and Davis 2000,
-    American Mathematical Monthly 107, 353-357), with p by Laplace's rule, so that a score of 1 has some, too.
+    American Mathematical Monthly 107, 353-357). Two right and two wrong ones are added, so that it is never 0
+    for a score of 1 (Agresti and Coull 1998, The American Statistician 52, 119-126).
     """
-    p = (score * images + 1.0) / (images + 2.0)
-    return math.sqrt(p * (1.0 - p) / images)
+    share = (score * images + 2.0) / (images + 4.0)
+    return math.sqrt(max(0.0, share * (1.0 - share)) / (images + 4.0))
 
 
 def noise_in(figures: Mapping[str, float]) -> float | None:
@@ -172,7 +174,9 @@ class Accuracies(Levels):
 
     def standard_error(self, images: int | None) -> float:
         # of what validation would be without a gap, and of what it is: the larger one counts
-        return max(_standard_error(share, images) for share in (self.validation[-1], self.train))
+        if images is None:
+            return 0.0
+        return max(error_of_share(share, images) for share in (self.validation[-1], self.train))
 
 
 def accuracies_of(history: Sequence[EpochResult]) -> Accuracies:
@@ -183,16 +187,3 @@ def accuracies_of(history: Sequence[EpochResult]) -> Accuracies:
     name = "train_accuracy" if clean is None else "clean_train_accuracy"
     figures = {name: train, "val_accuracy": last.val_accuracy}
     return Accuracies(tuple(result.val_accuracy for result in history), train, clean is not None, figures)
-
-
-def _standard_error(accuracy: float, images: int | None) -> float:
-    """Return the standard error of an accuracy on so many images. Two right and two wrong ones are added, so
-    that it is never 0.
-
-    It returns 0 if the number of images is not known, and where the accuracy is no fraction, as in a journal
-    that a person has changed. Source: Agresti and Coull, The American Statistician 52 (1998).
-    """
-    if images is None:
-        return 0.0
-    share = (accuracy * images + 2.0) / (images + 4.0)
-    return math.sqrt(max(0.0, share * (1.0 - share)) / (images + 4.0))
