@@ -200,6 +200,19 @@ class Summary:
         return spared / self.epochs_if_unpruned if spared else 0.0
 
     @property
+    def score_in_words(self) -> str:
+        """The best trial with its score, by fresh seeds where it was trained again; empty without one."""
+        best, metric = self.best, self.objective
+        if best is None:
+            return ""
+        own, highest = f"{best.metrics[metric]:.4f}", self.best_first[0]
+        if (known := self.estimate) is None:
+            return f"{metric} {own} (trial {best.id})"
+        luckier = f"; the highest was {highest.metrics[metric]:.4f}, of trial {highest.id}"
+        others = luckier if highest.id != best.id else ""
+        return f"{metric} {known.value:.4f} with fresh seeds (trial {best.id}, {own} in the search{others})"
+
+    @property
     def epochs_in_words(self) -> str:
         """The epochs that the search has trained and saved, and those that trained trials again."""
         own = counted(self.epochs_trained - self.epochs_again, "epoch")

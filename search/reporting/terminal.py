@@ -102,19 +102,11 @@ def headline(summary: Summary) -> str:
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
     best, own = summary.best, summary.documented
     if best is not None:
-        line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id}{_highest(summary, best)})"
+        line = f"best {summary.score_in_words}"
         if own is not None and own.id != best.id and metric in own.metrics:
             line += f", the documented recipe {own.metrics[metric]:.4f}"
         parts.insert(0, line)
     return ", ".join([*parts, summary.epochs_in_words])
-
-
-def _highest(summary: Summary, best: Trial) -> str:
-    """Return which trial had the highest score in the search, where fresh seeds chose another one."""
-    metric, first = summary.objective, summary.best_first[0]
-    if first.id == best.id:
-        return ""
-    return f" by fresh seeds; the best single score is {first.metrics[metric]:.4f}, of trial {first.id}"
 
 
 def ranked(summary: Summary) -> list[Trial]:

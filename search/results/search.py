@@ -54,8 +54,8 @@ class Search(JudgedSearch):
     def __repr__(self) -> str:
         """Return the search in one line, also of a folder that holds none."""
         try:
-            best, metric = self.best, self.progress.objective
-            score = "" if best is None else f", best {metric} {best.metrics[metric]:.4f} (trial {best.id})"
+            words = self.progress.score_in_words
+            score = f", best {words}" if words else ""
             name = self.progress.search or self.folder.name
             return visible_lines(f"<Search {name}: {self.state}, {len(self.trials)} trials{score}>")
         except UserError as error:
@@ -64,9 +64,10 @@ class Search(JudgedSearch):
     def _repr_html_(self) -> str:
         """Return the answer and the curves, whole in themselves."""
         try:
-            lines = [headline(self.progress)]
-            if self.best is not None:
-                lines.insert(0, f"trial {self.best.numbered_sentence}")
+            why = self.progress.outcome_reason
+            warned = [f"before you trust the answer: {each.brief}" for each in self.progress.cautions]
+            best = f"trial {self.best.numbered_sentence}" if self.best is not None else ""
+            lines = [*warned, *filter(None, [why, best]), headline(self.progress)]
             curves = self._curves_html()
         except UserError as error:
             return f"<p>{escape(visible_lines(str(error)))}</p>"
