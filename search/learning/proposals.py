@@ -13,7 +13,7 @@ from search.learning.evidence import Evidence, LeftAlone, ProposedEdit, overridd
 from search.learning.standings import by_luck
 from search.study import Study
 from spaces.catalog.overrides import FORMS
-from spaces.conditions import holds, scalars_of
+from spaces.conditions import scalars_of
 from spaces.domains import (
     Choice,
     Domain,
@@ -28,7 +28,7 @@ from spaces.domains import (
 )
 from spaces.priors import Normal, Uniform, Weights, believed, density
 from spaces.rules.heuristics import kinds_and_batch
-from spaces.rules.rules import RULES, Rule
+from spaces.rules.rules import Rule, rule_against
 from spaces.rules.rulings import Distribution
 from spaces.space import Dimension
 from trainable.curves.task_curves import Remedy
@@ -228,24 +228,10 @@ def _is_written(study: Study, dimension: Dimension) -> bool:
 
 
 def objection(evidence: Evidence, change: Remedy, recipe: Recipe) -> str | None:
-    """Return why a field's rules leave a value out for these facts; None where none does.
-
-    It is None too where one rule offers the value, or no rule applies. A rule that applies only where a
-    person asks counts as one that offers: nothing in it forbids the value.
-    """
-    values = scalars_of(recipe)
-    speaking = [rule for rule in RULES if rule.path == change.path and holds(rule.when, recipe)]
-    answers = [(rule, rule.of(evidence.search.facts, values)) for rule in speaking]
-    for _, distribution in answers:
-        # a range of numbers may grow; options are a complete list
-        if distribution is not None and (
-            not isinstance(distribution.domain, Choice) or change.to in distribution.domain
-        ):
-            return None
-    if not answers:
+    """Return why a field's rules leave a value out for these facts; None where none does."""
+    if (against := rule_against(change.path, change.to, evidence.search.facts, recipe)) is None:
         return None
-    rule, distribution = next((each for each in answers if each[1] is not None), answers[0])
-    return f"the rule leaves it out: {_why(evidence, rule, distribution, values)}"
+    return f"the rule leaves it out: {_why(evidence, *against, scalars_of(recipe))}"
 
 
 def _why(evidence: Evidence, rule: Rule, found: Distribution | None, values: Values) -> str:

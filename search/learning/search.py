@@ -26,6 +26,7 @@ from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Verdicts
+from spaces.rules.rules import rule_against
 from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.diagnosis import Diagnosis, diagnose
@@ -66,15 +67,20 @@ class Search(StoredSearch):
 
     @cached_property
     def diagnosis(self) -> Diagnosis | None:
-        """What the best trial's curves say.
+        """What the best trial's curves say, without changes that the documents' rules leave out here.
 
         It is None before a trial has finished, and where this version would train another recipe than the
         recorded one.
         """
         try:
-            return diagnosis_of(self.best, self.info) if self.best is not None else None
+            found = diagnosis_of(self.best, self.info) if self.best is not None else None
         except JournalError:
             return None
+        if found is None or self.best is None:
+            return None
+        facts, recipe = self.facts, self.best.whole_recipe
+        changes = [each for each in found.changes if rule_against(each.path, each.to, facts, recipe) is None]
+        return replace(found, changes=tuple(changes))
 
     @cached_property
     def verdicts(self) -> Verdicts | None:

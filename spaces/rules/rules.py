@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from spaces.domains import Values
+from spaces.conditions import holds, scalars_of
+from spaces.domains import Choice, Value, Values
 from spaces.facts import Facts
 from spaces.rules import (
     augmentations,
@@ -20,6 +22,7 @@ from spaces.rules import (
 from spaces.rules.rates import KINDS, OptimizerKind
 from spaces.rules.rulings import Distribution, Heuristic, RuleWords, Threshold
 from spaces.space import When
+from trainable.recipe import Recipe
 from trainable.recipe.tasks import TASK_KINDS, TaskKind
 
 
@@ -178,3 +181,31 @@ _NUMBERS: tuple[Rule, ...] = (
 
 # In drawing order: each reads only values that are settled or come before it
 RULES: tuple[Rule, ...] = _KINDS + _NUMBERS
+
+
+class Ruled(NamedTuple):
+    """A rule, and what it gives for some facts; None where it leaves its field alone."""
+
+    rule: Rule
+    gives: Distribution | None
+
+
+def rule_against(path: str, value: Value, facts: Facts, recipe: Recipe) -> Ruled | None:
+    """Return the rule that leaves a value of a field out for these facts, with what it gives instead; None
+    where none does, since one rule offers the value, or none applies.
+
+    A rule that applies only where a person asks counts as one that offers: nothing in it forbids the value.
+    """
+    values = scalars_of(recipe)
+    answers = [
+        Ruled(rule, rule.of(facts, values))
+        for rule in RULES
+        if rule.path == path and holds(rule.when, recipe)
+    ]
+    for each in answers:
+        # a range of numbers may grow; options are a complete list
+        if each.gives is not None and (
+            not isinstance(each.gives.domain, Choice) or value in each.gives.domain
+        ):
+            return None
+    return next((each for each in answers if each.gives is not None), next(iter(answers), None))
