@@ -138,8 +138,8 @@ def _tables(report: Report) -> dict[str, Any]:
 
 def _columns(report: Report) -> list[str]:
     """Return the fields that have a column in the table of trials: those in which trials differ."""
-    paths = dict.fromkeys(path for each in report.trials for path in each.values)
-    return [path for path in paths if len({_brief(each.values, path) for each in report.trials}) > 1]
+    paths = dict.fromkeys(path for each in report.trials for path in _by_own_name(each))
+    return [path for path in paths if len({_brief(_by_own_name(each), path) for each in report.trials}) > 1]
 
 
 def _mask_tables(masks: ReportedMasks | None) -> dict[str, Any]:
@@ -349,6 +349,7 @@ def templates() -> Environment:
         "signed": _number("{:+.4f}"),
         "percent0": _number("{:.0%}"),
         "brief": _brief,
+        "by_own_name": _by_own_name,
         "share": lambda share: f"{100.0 * share:.1f}" if share else "",
         "percent": lambda share: f"{100.0 * share:.4g}%",
         "hours": lambda hours: duration(3600.0 * hours),

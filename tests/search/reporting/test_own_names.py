@@ -10,7 +10,7 @@ from search.learning.search import Search
 from search.reporting import terminal
 from search.reporting.content import Report
 from search.reporting.gather import report_of
-from search.reporting.page import data_of
+from search.reporting.page import data_of, page
 from search.reporting.values import side_by_side, tiles
 from tests.search.planted_searches import Run, planted
 
@@ -67,3 +67,9 @@ def test_the_axes_of_the_report_and_its_cards_have_own_names(search: Search, rep
     data = data_of(report)
     at = data["paths"].index("optimizer.kind")
     assert {each[5][at] for each in data["trials"].values()} == own_names(search)
+
+
+def test_the_reports_table_of_trials_has_own_names(search: Search, report: Report) -> None:
+    table = page(report).partition('<table id="table">')[2].partition("</table>")[0]
+    assert all(f"<td>{name}</td>" in table for name in own_names(search))
+    assert "<td>timm</td>" not in table
