@@ -74,12 +74,11 @@ class Exported:
     def _head(self, file: Path) -> Iterator[str]:
         yield self.title or f"A recipe of tunebook: {self.words}."
         yield f"Trained: {self.recipe.sentence}."
-        yield f"Score: {score_in_words(self.recipe, self.info)}."
+        if self.warnings:
+            yield f"Before you trust it (`tunebook show DIR` says more): {'; '.join(self.warnings)}"
         if self.ended:
             yield f"The search ended early: {self.ended}."
-        if self.warnings:
-            yield "Before you trust this recipe (`tunebook show DIR` says more):"
-        yield from (f"- {each}" for each in self.warnings)
+        yield f"Score: {score_in_words(self.recipe, self.info)}."
         info = self.info
         sizes = f"{counted(info.train_images, 'image')} to train, {info.validation_images:,} to validate"
         yield f"Data: {self.recipe.data.path}; {sizes}, {counted(len(info.classes), 'class', 'classes')}."

@@ -101,27 +101,30 @@ def values_that_matter(search: Search, trial: Trial) -> str:
     by_name = {each.name: each.path for each in space.dimensions if each.name in at}
     own = space.own
     if decisive := [by_name[name] for name in _decisive(search) if name in by_name]:
-        named = [f"{path} {brief(values[path])}" for path in _with_name(decisive, values)]
+        named = [_value(path, values) for path in _without_twice(decisive)]
         return f"What decides most in this search: {', '.join(named[:NAMED])}"
     # a value that differs in its last digits alone reads as the documented one
     far = [
         path
-        for path in _with_name(_far_from_documented(space, trial), values)
+        for path in _without_twice(_far_from_documented(space, trial))
         if path not in own or brief(own[path]) != brief(values[path])
     ]
-    named = [f"{path} {brief(values[path])}{_instead_of(path, own)}" for path in far[:NAMED]]
+    named = [f"{_value(path, values)}{_instead_of(path, own)}" for path in far[:NAMED]]
     if not far:
         return "Its values are the documented ones"
     return f"Farthest from the documented recipe: {', '.join(named)}"
 
 
-def _with_name(paths: Sequence[str], values: Values) -> list[str]:
-    """Return paths in which `optimizer.name` follows a kind `timm`, which alone does not say which one."""
-    if OPTIMIZER_KIND not in paths or OPTIMIZER_NAME not in values:
-        return list(paths)
-    others = [path for path in paths if path != OPTIMIZER_NAME]
-    at = others.index(OPTIMIZER_KIND) + 1
-    return [*others[:at], OPTIMIZER_NAME, *others[at:]]
+def _value(path: str, values: Values) -> str:
+    """Return a field with its value; of an optimizer of timm, whose kind does not say which one, its name."""
+    name = f" ({values[OPTIMIZER_NAME]})" if path == OPTIMIZER_KIND and OPTIMIZER_NAME in values else ""
+    return f"{path} {brief(values[path])}{name}"
+
+
+def _without_twice(paths: Sequence[str]) -> list[str]:
+    """Return paths without that of the name of timm's optimizer where its kind, which shows it, is among
+    them."""
+    return [path for path in paths if path != OPTIMIZER_NAME or OPTIMIZER_KIND not in paths]
 
 
 def _decisive(search: Search) -> Sequence[str]:

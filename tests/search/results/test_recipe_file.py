@@ -115,15 +115,13 @@ def test_names_that_end_a_line_or_a_comment_cannot_break_the_file(search: Search
     assert not [line for line in file.read_text().splitlines()[:9] if not line.startswith("# ")]
 
 
-def test_what_limits_the_answer_stands_below_the_score(search: Search, tmp_path: Path) -> None:
+def test_what_limits_the_answer_stands_above_the_score(search: Search, tmp_path: Path) -> None:
     caution = Caution(kind="data", about="parts alike", what="Test images are of another kind.")
     replace(exported(search), cautions=(caution,)).write(file := tmp_path / "best.yaml")
     head = head_of(file)
-    assert head[3:5] == [
-        "Before you trust this recipe (`tunebook show DIR` says more):",
-        "- Test images are of another kind.",
-    ]
-    assert head[2].startswith("Score: ")
+    words = "Test images are of another kind."
+    assert head[2] == f"Before you trust it (`tunebook show DIR` says more): {words}"
+    assert head[3].startswith("Score: ")
 
 
 def test_a_file_that_is_exported_again_keeps_its_score_and_says_what_to_type(
@@ -184,4 +182,4 @@ def test_an_optimizer_of_timm_is_named_by_the_values_that_its_fields_take() -> N
     search = Search(Path(__file__).parents[2] / "net" / "labels")
     assert search.best is not None
     words = values_that_matter(search, search.best)
-    assert "optimizer.kind timm (documented sgd), optimizer.name muon, " in words
+    assert "optimizer.kind timm (muon) (documented sgd), " in words
