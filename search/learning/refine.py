@@ -43,7 +43,7 @@ from trainable.recipe.trees import value_at
 from trainable.recipe.yamlfile import to_yaml, write_whole
 from trainable.terminal import program_name
 
-NUMBERED = re.compile(r"(.*)-(\d+)")
+NUMBERED = re.compile(r"(.*)-(\d{1,3})")  # more digits are those of a date or a time
 LONGEST_NAME = 100
 
 

@@ -21,6 +21,7 @@ from trainable.recipe.yamlfile import read_recipe
 MODEL_FILE, RECIPE_FILE = "model.safetensors", "recipe.yaml"
 ONNX_FILE = "model.onnx"  # a bundle has it
 METRICS_FILE = "metrics.json"
+SEARCH_FILE = "study.yaml"  # the folder of a search has it
 PRUNED_FILE = "pruned.json"  # in what a network is narrower than the one that the recipe beside it builds
 # Beside a pruned network, whose `recipe.yaml` is its fine-tuning: the recipe that trained the whole network
 TRAINING_FILE = "training.yaml"
@@ -86,7 +87,9 @@ def with_absolute_teacher(recipe: Recipe) -> Recipe:
 
 
 def refuse_trained(option: str, folder: Path) -> None:
-    """Raise UserError where an option names a folder that holds what an earlier training left."""
+    """Raise UserError where an option names the folder of a search, or of what an earlier training left."""
+    if (folder / SEARCH_FILE).exists():
+        raise UserError(f"{option}: {folder} is the folder of a search; name another one")
     for name in (MODEL_FILE, RECIPE_FILE, METRICS_FILE):
         refuse_existing(option, folder / name)
 

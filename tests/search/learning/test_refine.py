@@ -201,7 +201,7 @@ def test_what_was_before_is_what_was_drawn_from_whatever_the_rule_says_now(
         ("digits", [], "digits-2"),
         ("digits", ["digits", "digits-2"], "digits-3"),
         ("digits-2", ["digits-2"], "digits-3"),
-        ("digits-20260101-101010", [], "digits-20260101-101011"),
+        ("digits-20260101-101010", [], "digits-20260101-101010-2"),
         ("a" * 100, [], "a" * 98 + "-2"),
     ],
 )
