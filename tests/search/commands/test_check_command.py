@@ -80,7 +80,7 @@ def test_copies_between_parts_are_listed_in_a_new_file_that_leaves_them_out(
         "compared": {"equal": every, "nearly the same": every},
     }
     assert "expected a name that ends in .csv" in refusal(
-        "check", "nowhere", "--write-exclusions", "copies.parquet"
+        "check", "digits", "--write-exclusions", "copies.parquet"
     )
     again = ("--set", f"data.exclude={listed}", "--write-exclusions", tmp_path / "more.csv")
     code, _, err = tunebook(*command, *again)
