@@ -18,7 +18,7 @@ from search.commands.named import Input
 from search.commands.options import CheckOptions, bench_of, refuse_with_address
 from search.facts.measured import load_data
 from search.facts.start import find_start
-from search.learning.cautions import for_objective, joined, recorded
+from search.learning.cautions import for_objective, recorded
 from search.learning.lessons import LEARN_FROM
 from search.learning.search import Search
 from search.record.folder import keep_findings
@@ -196,11 +196,12 @@ def _tell_target(target: Target, options: CheckOptions) -> None:
 
 def record(target: Target, findings: Sequence[Finding]) -> None:
     """Keep what was found about the images, and add it to the record of the search that was named."""
-    found, search = keep(target.data.info, findings), target.search
+    search, info = target.search, target.data.info
     if search is None:
+        keep(info, findings)
         return
-    read = (advised(each, target.recipe, target.data.info) for each in found)
-    known = joined(search.findings, recorded(read, search.study.objective))
+    objective = search.study.objective
+    known = recorded(findings, target.recipe, info, objective, earlier=search.findings)
     if known != search.findings:
         keep_findings(search.folder, known)
 

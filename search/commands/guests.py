@@ -51,18 +51,13 @@ def driver(*, address: str | None = None, may_fetch: bool = False, code: Code = 
     return Driver(Bench(may_fetch=may_fetch, say=terminal.say), ALL, address, code, plan_lines, keep_beside)
 
 
-def findings(data: DataSet, study: Study, base: Recipe) -> Iterator[Caution]:
-    """Yield what is found about a study's images, by a look at them now and by `tunebook check` before.
+def findings(data: DataSet, study: Study, base: Recipe) -> tuple[Caution, ...]:
+    """Return what is found about a study's images, by a look at them now and by `tunebook check` before.
 
     It looks where that takes a second or two: in sets of at most COMPARED images in memory. `tunebook check`
     looks at others too.
     """
-    from trainable.checks.finding import UNKNOWN, advised, keep
-
-    found = [*_looked_at(data, base)]
-    not_checked = [each for each in found if each.means == UNKNOWN]
-    kept = (*keep(data.info, found), *not_checked)
-    yield from recorded((advised(each, base, data.info) for each in kept), study.objective)
+    return recorded([*_looked_at(data, base)], base, data.info, study.objective)
 
 
 def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:

@@ -16,10 +16,12 @@ from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
 from search.study.objective import Objective
 from spaces.domains import counted
-from trainable.checks.finding import Finding, PartsCheck, passed
+from trainable.checks.finding import DataCheck, Finding, advised, causes_of_gaps, joined, keep, passed
 from trainable.curves.levels import TOLD_APART, at_ceiling, least_accuracy, mistakes_in_words
+from trainable.data import DataInfo
 from trainable.data.info import is_split_here
 from trainable.diagnosis import curves_of
+from trainable.recipe import Recipe
 from trainable.recipe.provenance import Verification
 from trainable.terminal import program_name
 
@@ -35,8 +37,35 @@ def for_objective(found: Finding, objective: Objective) -> Finding:
     return passed(found.check, f"{found.what}; {objective.metric}, the objective, counts classes alike")
 
 
-def recorded(findings: Iterable[Finding], objective: Objective) -> tuple[Caution, ...]:
-    """Return what a search with this objective records of what was found about its images."""
+def recorded(
+    found: Sequence[Finding],
+    recipe: Recipe,
+    info: DataInfo,
+    objective: Objective,
+    *,
+    earlier: Iterable[Caution] = (),
+) -> tuple[Caution, ...]:
+    """Keep what a look has found about images, and return what a search with this objective records.
+
+    That is what it recorded `earlier`, what any look at these images has found, with what the recipe can do
+    about it, and which checks failed now, where nothing is known of what they look for.
+    """
+    kept = cautions_about(keep(info, found), recipe, info, objective)
+    known = joined([each for each in earlier if not each.failed], kept)
+    about = {each.about for each in known}
+    failed = [
+        each
+        for each in found
+        if each.failed and each.check in get_args(DataCheck) and each.check not in about
+    ]
+    return (*known, *cautions_about(failed, recipe, info, objective))
+
+
+def cautions_about(
+    findings: Iterable[Finding], recipe: Recipe, info: DataInfo, objective: Objective
+) -> tuple[Caution, ...]:
+    """Return what to know of findings about images before a recipe of them is trusted."""
+    read = (for_objective(advised(each, recipe, info), objective) for each in findings)
     return tuple(
         Caution(
             kind="data",
@@ -45,16 +74,11 @@ def recorded(findings: Iterable[Finding], objective: Objective) -> tuple[Caution
             means=each.means,
             do=each.do,
             copies_in=each.copies_in,
+            failed=each.failed,
         )
-        for each in (for_objective(found, objective) for found in findings)
+        for each in read
         if each.level != "passed"
     )
-
-
-def joined(earlier: Sequence[Caution], later: Sequence[Caution]) -> tuple[Caution, ...]:
-    """Return what two looks at a search's images have found: of one check, what it found later."""
-    again = {each.about for each in later}
-    return (*(each for each in earlier if each.about not in again), *later)
 
 
 def cautions_of(search: StoredSearch) -> tuple[Caution, ...]:
@@ -68,13 +92,8 @@ def gap_of(found: Verification, findings: Sequence[Caution]) -> Iterator[Caution
     """Yield that test scores are others than validation scores, if a verification has found that, without the
     causes that stand among the findings."""
     if found.gap is not None:
-        gap = found.gap.without(causes_among(findings))
+        gap = found.gap.without(causes_of_gaps(findings))
         yield Caution(kind="gap", about=found.metric, what=gap.what, means=gap.means, do=gap.do)
-
-
-def causes_among(cautions: Iterable[Caution]) -> tuple[str, ...]:
-    """Return what cautions say of how the parts compare, by which their scores may differ."""
-    return tuple(each.means for each in cautions if each.about in get_args(PartsCheck))
 
 
 def copies_in_validation(findings: Iterable[Caution]) -> bool:

@@ -194,10 +194,12 @@ class Caution(Spec):
     means: str = ""  # both are empty where `what` says all
     do: str = ""
     copies_in: Split | None = None  # images of this part are also in an earlier one, or nearly
+    failed: bool = False  # the check ended in an error: nothing is known of what it looks for
 
     def __str__(self) -> str:
         """The caution in one line."""
-        return "; ".join(filter(None, (self.seen, self.do)))
+        check = f"{self.about}: " if self.failed else ""
+        return check + "; ".join(filter(None, (self.seen, self.do)))
 
     @property
     def seen(self) -> str:
@@ -211,9 +213,11 @@ class Caution(Spec):
 
     @property
     def brief(self) -> str:
-        """In a line: of the images what it means, of the test score also why it is another, else what was
-        seen."""
+        """In a line: of the images what it means, or which check failed; of the test score also why it is
+        another, else what was seen."""
         match self.kind:
+            case "data" if self.failed:
+                return f"{self.about}: {self.what}"
             case "data":
                 return self.means or self.what
             case "gap":

@@ -7,13 +7,13 @@ from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from search.learning.cautions import causes_among
 from search.learning.search import Search
 from search.results.export import chosen_trial, known_of, recipe_of
 from search.study.code import NO_CODE, Code
 from trainable.bundle.programs import export_program
 from trainable.bundle.trained import Trained, network_with, scored_weights, trained
 from trainable.checkpoints.checkpoint_store import CheckpointStore
+from trainable.checks.finding import causes_of_gaps
 from trainable.errors import UserError
 from trainable.tasks.exporters import exporter_of
 from trainable.training.pixels import resolved_for
@@ -47,7 +47,7 @@ def trained_trial(
     return replace(
         found,
         warnings=tuple(each.seen for each in known if each.kind != "gap"),
-        causes=causes_among(known),
+        causes=causes_of_gaps(known),
         gap=None if verified is None else verified.found.gap,
     )
 

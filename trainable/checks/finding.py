@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, assert_never, get_args
+from typing import Any, Literal, Protocol, TypeVar, assert_never, get_args
 
 from pydantic import TypeAdapter
 
@@ -121,6 +121,12 @@ class Finding:
     advice: tuple[Advice, ...] = ()
     of_accuracy: bool = False  # no fault of scores that count classes alike
     copies_in: Split | None = None  # images of this part are also in an earlier one, or nearly
+    failed: bool = False  # the check ended in an error: nothing is known of what it looks for
+
+    @property
+    def about(self) -> str:
+        """What it is about: the check."""
+        return self.check
 
     @property
     def seen(self) -> str:
@@ -178,11 +184,12 @@ def failed(name: CheckName, error: Exception) -> Iterator[Finding]:
             yield unchecked(name, "an image cannot be decoded", "see decoding")
         case UserError():
             what = f"the check cannot be made: {error}"
-            yield Finding(name, "error", what, UNKNOWN, "mend what is named there, and check again")
+            mend = "mend what is named there, and check again"
+            yield Finding(name, "error", what, UNKNOWN, mend, failed=True)
         case _:
             what = f"the check fails: {type(error).__name__}: {first_line(error)}"
             own = "if neither the network nor a function is your own, this is a fault of tunebook: report it"
-            yield Finding(name, "error", what, UNKNOWN, own)
+            yield Finding(name, "error", what, UNKNOWN, own, failed=True)
 
 
 # --- what is kept of images ---------------------------------------------------------------------------
@@ -195,15 +202,29 @@ def of_images(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(
         each
         for each in findings
-        if each.level in ("warning", "error") and each.check in get_args(DataCheck) and each.means != UNKNOWN
+        if each.level in ("warning", "error") and each.check in get_args(DataCheck) and not each.failed
     )
 
 
-def joined(earlier: Iterable[Finding], later: Sequence[Finding]) -> tuple[Finding, ...]:
+class Observation(Protocol):
+    """What a check says of images, as it was found or as a search has recorded it."""
+
+    @property
+    def about(self) -> str: ...
+    @property
+    def means(self) -> str: ...
+    @property
+    def failed(self) -> bool: ...
+
+
+Seen = TypeVar("Seen", bound=Observation)
+
+
+def joined(earlier: Iterable[Seen], later: Sequence[Seen]) -> tuple[Seen, ...]:
     """Return what two looks at the same images have found: of a check that found something twice, what it
     found later. What one look did not find the other may have, which saw more of the images."""
-    again = {each.check for each in later}
-    return (*(each for each in earlier if each.check not in again), *later)
+    again = {each.about for each in later}
+    return (*(each for each in earlier if each.about not in again), *later)
 
 
 def keep(info: DataInfo, findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -227,9 +248,9 @@ def kept(info: DataInfo) -> tuple[Finding, ...]:
         return ()
 
 
-def causes_of_gaps(findings: Iterable[Finding]) -> tuple[str, ...]:
+def causes_of_gaps(findings: Iterable[Observation]) -> tuple[str, ...]:
     """Return in words what was found of how the parts compare, by which their scores may differ."""
-    return tuple(each.means for each in findings if each.check in get_args(PartsCheck))
+    return tuple(each.means for each in findings if each.about in get_args(PartsCheck) and not each.failed)
 
 
 def _file(info: DataInfo) -> Path:

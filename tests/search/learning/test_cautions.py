@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from search.followers.conclusions import conclusion
-from search.learning.cautions import for_objective, joined, recorded
+from search.learning.cautions import cautions_about, for_objective, recorded
 from search.learning.search import Search
 from search.record.folder import Caution, Verified, facts_text, keep_findings
 from search.record.home import FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE
@@ -25,7 +25,7 @@ from search.study.study import Finalists
 from tests.search.reporting.small_reports import VERIFICATION
 from tests.search.reporting.test_terminal import INFO, search_folder, values
 from tests.trainable.small_runs import data_set
-from trainable.checks.finding import Finding, advised, keep, kept
+from trainable.checks.finding import Finding, advised, causes_of_gaps, failed, joined, keep, kept
 from trainable.curves.levels import TOLD_APART, least_accuracy
 from trainable.data import DataInfo
 from trainable.data.assembly import from_arrays
@@ -207,6 +207,18 @@ def test_a_later_look_replaces_what_the_same_check_has_found() -> None:
     assert joined((LEAK, OTHER_KIND), (again,)) == (LEAK, again)
 
 
+def test_a_check_that_failed_is_named_until_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (crash,) = failed("parts alike", ValueError("no images of class 7"))
+    (crashed,) = recorded([crash], Recipe(), INFO, Objective())
+    assert crashed.brief == "parts alike: the check fails: ValueError: no images of class 7"
+    assert causes_of_gaps([crashed]) == ()
+    assert recorded([], Recipe(), INFO, Objective(), earlier=[crashed, OTHER_KIND]) == (OTHER_KIND,)
+    assert recorded([crash], Recipe(), INFO, Objective(), earlier=[OTHER_KIND]) == (OTHER_KIND,)
+
+
 OF_ACCURACY = Finding("accuracy", "warning", "one class is most", "guessing is good", "do", of_accuracy=True)
 
 
@@ -217,7 +229,7 @@ def test_what_accuracy_hides_is_no_fault_of_a_search_that_counts_classes_alike(
 ) -> None:
     objective = Objective(metric=metric)
     good = found.of_accuracy and metric == "val_balanced_accuracy"
-    assert len(recorded([found], objective)) == (not good)
+    assert len(cautions_about([found], Recipe(), INFO, objective)) == (not good)
     if not good:
         assert for_objective(found, objective) == found
         return

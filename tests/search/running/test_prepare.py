@@ -289,16 +289,24 @@ def test_a_search_records_what_a_check_of_the_same_images_has_found_before(
     assert read_findings(tmp_path) == (found,)
 
 
-@pytest.mark.parametrize("name", ["check_pixels", "check_parts_alike", "check_duplicates"])
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("check_pixels", "pixel values"),
+        ("check_parts_alike", "parts alike"),
+        ("check_duplicates", "duplicates"),
+    ],
+)
 def test_a_check_that_crashes_does_not_end_a_search_before_its_first_trial(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, check: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*given: object, **named: object) -> None:
         raise ValueError("no images of class 7")
 
     monkeypatch.setattr(f"trainable.check.{name}", crash)
     said = [str(each) for each in findings(data_set(), study_of(), Recipe())]
-    assert sum(line.startswith("the check fails: ValueError: no images of class 7") for line in said) == 1
+    crash_line = f"{check}: the check fails: ValueError: no images of class 7"
+    assert sum(line.startswith(crash_line) for line in said) == 1
 
 
 @pytest.mark.slow("prepares two searches")

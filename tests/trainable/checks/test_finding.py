@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainable.small_runs import data_set
-from trainable.checks.finding import UNKNOWN, Finding, causes_of_gaps, keep, kept, passed
+from trainable.checks.finding import Finding, causes_of_gaps, failed, keep, kept, passed
 from trainable.data import DataInfo
 
 KIND = Finding("parts alike", "warning", "told apart", "test images are of another kind", "look")
@@ -36,7 +36,7 @@ def test_a_quick_look_forgets_nothing_that_a_longer_one_has_found(info: DataInfo
 
 def test_only_warnings_about_the_images_themselves_are_kept(info: DataInfo) -> None:
     of_recipe = Finding("one batch", "error", "not learnt", "the step is wrong", "mend it")
-    crashed = Finding("duplicates", "error", "the check fails", UNKNOWN, "report it")
+    (crashed,) = failed("duplicates", ValueError("no images"))
     assert keep(info, [of_recipe, crashed, replace(SIZE, level="note"), passed("groups", "none")]) == ()
 
 

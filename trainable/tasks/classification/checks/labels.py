@@ -47,7 +47,7 @@ LARGE_ODDS = 2.5
 WIDE = 0.5  # an interval of recall with this width says nothing about a class: it has 11 images or fewer
 
 HIDDEN = "a recipe that never answers the small classes may have the best accuracy"
-UNKNOWN = "nobody can see how well a recipe has learnt these classes"
+UNSEEN = "nobody can see how well a recipe has learnt these classes"
 OBJECTIVE = Advice(
     "search for objective.metric: val_balanced_accuracy (from a ratio of 10 on, such a search also tries "
     "logit adjustment and sampling)"
@@ -226,7 +226,7 @@ def check_accuracy(data: DataSet) -> Finding:
     if share * (there - 1) >= LARGE_ODDS * (1.0 - share) and there > 1:
         advice = (OBJECTIVE, *(MORE if few else ()))
         return Finding("accuracy", "warning", what, HIDDEN, advice=advice, of_accuracy=True)
-    return Finding("accuracy", "note", what, UNKNOWN, advice=MORE) if few else passed("accuracy", what)
+    return Finding("accuracy", "note", what, UNSEEN, advice=MORE) if few else passed("accuracy", what)
 
 
 def _few(held: Sequence[int], classes: Sequence[str]) -> list[str]:
