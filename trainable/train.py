@@ -255,7 +255,7 @@ def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGap
         ScoredPart(validation.by_name(), on_validation.metrics, validation.images, on_validation.images),
         ScoredPart(test.by_name(), on_test.metrics, test.images, on_test.images),
     )
-    causes = causes_of_gaps(kept(run.info))
+    causes = causes_of_gaps(kept(run.info) or ())
     return on_test.intervals(), score_gaps(*parts, (*spoken_of, *run.task.compared), causes)
 
 

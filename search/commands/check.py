@@ -202,7 +202,7 @@ def record(target: Target, findings: Sequence[Finding]) -> None:
         return
     objective = search.study.objective
     known = recorded(findings, target.recipe, info, objective, earlier=search.findings)
-    if known != search.findings:
+    if known != search.findings or not search.images_checked:
         keep_findings(search.folder, known)
 
 

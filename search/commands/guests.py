@@ -30,6 +30,7 @@ from search.running.guests import EndState, Guests
 from search.study import Study
 from search.study.code import NO_CODE, Code
 from trainable.bench import Bench
+from trainable.checks.finding import kept
 from trainable.data import DataSet
 from trainable.recipe import Recipe
 from trainable.stages import stage
@@ -51,18 +52,21 @@ def driver(*, address: str | None = None, may_fetch: bool = False, code: Code = 
     return Driver(Bench(may_fetch=may_fetch, say=terminal.say), ALL, address, code, plan_lines, keep_beside)
 
 
-def findings(data: DataSet, study: Study, base: Recipe) -> tuple[Caution, ...]:
-    """Return what is found about a study's images, by a look at them now and by `tunebook check` before.
+def findings(data: DataSet, study: Study, base: Recipe) -> tuple[Caution, ...] | None:
+    """Return what is found about a study's images, by a look at them now and by `tunebook check` before; None
+    where neither was made.
 
     It looks where that takes a second or two: in sets of at most COMPARED images in memory. `tunebook check`
     looks at others too.
     """
-    return recorded([*_looked_at(data, base)], base, data.info, study.objective)
+    is_small = data.info.in_memory and sum(map(len, data.parts.values())) <= COMPARED
+    if not is_small and kept(data.info) is None:
+        return None
+    seen = [*_looked_at(data, base)] if is_small else []
+    return recorded(seen, base, data.info, study.objective)
 
 
 def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:
-    if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
-        return
     from trainable.check import check_images, checks_of
     from trainable.checks.duplicates import Fingerprints
     from trainable.checks.parts_alike import some_of_each

@@ -59,7 +59,10 @@ def next_steps(
     ]
     ceiling, ended = caution_of(search.cautions, "ceiling"), sum(map(has_result, search.trials))
     since = since_when_nothing_was_gained(search)
-    if ceiling is not None and caution_of(search.cautions, "data") is None:
+    if ceiling is not None and not search.images_checked:
+        check = f"`{program_name()} check {quote(search.home.address)}` looks at the images"
+        steps.append(NextStep("data", check, f"{ceiling.what}; no look at these images is recorded"))
+    elif ceiling is not None and caution_of(search.cautions, "data") is None:
         why = f"{ceiling.what}; nothing was found to be wrong with these images"
         steps.append(NextStep("stop", _stop(steps), why))
     elif ceiling is None and since and not any(each.kind == "still improving" for each in findings):

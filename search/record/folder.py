@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -35,6 +36,7 @@ from trainable.recipe.base import Spec
 from trainable.recipe.data import Split
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import write_whole
+from trainable.terminal import program_name
 
 LARGEST_VERIFICATION = 2**24  # so many bytes are read
 LARGEST_FACTS = 2**26  # so many bytes of facts are read: a data set of a million classes has fewer
@@ -231,13 +233,26 @@ def keep_findings(folder: Path, found: Sequence[Caution]) -> None:
     write_whole(folder / FINDINGS_FILE, CAUTIONS.dump_json(tuple(found), indent=2) + b"\n")
 
 
-def read_findings(folder: Path) -> tuple[Caution, ...]:
-    """Return what was found about a search's images; nothing where there is no file, as earlier versions
-    leave none, or none that this version can read."""
+def read_findings(folder: Path) -> tuple[Caution, ...] | None:
+    """Return what was found about a search's images, which may be nothing; None where there is no file, as no
+    look was made, or by an earlier version, which wrote none of sound images.
+
+    Raises UserError where the file cannot be read or holds something else.
+    """
+    file = folder / FINDINGS_FILE
+    if not file.exists():
+        return None
     try:
-        return CAUTIONS.validate_json(read_regular(folder / FINDINGS_FILE, LARGEST_VERIFICATION))
-    except (OSError, ValidationError):
-        return ()
+        return CAUTIONS.validate_json(read_regular(file, LARGEST_VERIFICATION))
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {why(error)}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(map(str, first["loc"]))
+        raise UserError(
+            f"{file}: not what a search writes: {f'{at}: ' if at else ''}{first['msg']}; remove it, and "
+            f"`{program_name()} check {quote(str(folder))}` looks at the images again"
+        ) from None
 
 
 CAUTIONS = TypeAdapter(tuple[Caution, ...])

@@ -80,10 +80,15 @@ class StoredSearch:
         """What earlier searches taught when this one began, or why nothing: a line for each."""
         return read_learned(self.folder)
 
-    @cached_property
+    @property
     def findings(self) -> tuple[Caution, ...]:
         """What was found about the images when the search began, and by `tunebook check` since then."""
-        return read_findings(self.folder)
+        return self._findings or ()
+
+    @property
+    def images_checked(self) -> bool:
+        """Whether it is recorded that somebody has looked at the images."""
+        return self._findings is not None
 
     @property
     def record(self) -> Record:
@@ -172,6 +177,10 @@ class StoredSearch:
     @cached_property
     def _measured(self) -> tuple[Facts, DataInfo]:
         return read_facts(self.folder)
+
+    @cached_property
+    def _findings(self) -> tuple[Caution, ...] | None:
+        return read_findings(self.folder)
 
     @cached_property
     def _read(self) -> tuple[bool, Record]:

@@ -53,7 +53,7 @@ def verify(recipe: Recipe, runs: int, again: Retraining, info: DataInfo) -> Veri
     found = verification_of(recipe, metric, claimed, fresh, has_test=has_test, images=images)
     if found.parts_differ is None:
         return found
-    return found.model_copy(update={"causes": causes_of_gaps(kept(info))})
+    return found.model_copy(update={"causes": causes_of_gaps(kept(info) or ())})
 
 
 def claim_of(recipe: Recipe) -> tuple[str, float]:

@@ -6,7 +6,7 @@ with none of them it makes the same search of a study that learns from no earlie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,8 +102,8 @@ class Guests:
     space: Callable[[Study], SpaceBuilder] = plain_space
     # where a teacher's files are that a study names; raises UserError
     teacher: Callable[[str], str] = absolute
-    # what is found about the images of a study, whose recipes follow from this one
-    findings: Callable[[DataSet, Study, Recipe], Iterable[Caution]] = lambda data, study, base: ()
+    # what is found about the images of a study, whose recipes follow from this one; None: nobody looked
+    findings: Callable[[DataSet, Study, Recipe], tuple[Caution, ...] | None] = lambda *images: None
     # why followers will not take the search, in words
     refusal: Callable[[Study], str | None] = lambda study: None
     followers: Callable[[Followed, Lease | None], Followers] = lambda followed, lease: NoFollowers()

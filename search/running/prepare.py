@@ -87,7 +87,7 @@ class Prepared:
     first: tuple[FirstTrial, ...] = ()  # what the study asks for, after the documented recipe
     # for each search that the study learns from: what it taught, or why nothing
     learned: tuple[str, ...] = ()
-    findings: tuple[Caution, ...] = ()  # what the images of a new search have shown
+    findings: tuple[Caution, ...] | None = None  # what the images of a new search have shown, if looked at
     bench: Bench = HERE  # trials may fetch published weights if it may, since each machine needs them
     code: Code = NO_CODE  # a person's own functions, for this process
     pickled_code: PickledCode = NOTHING  # their model and metrics, pickled for the processes that train
@@ -231,18 +231,17 @@ def prepare_again(
     return _with_images(prepared, hardware, base, images)
 
 
-def _looked_at(loaded: Loaded) -> tuple[Caution, ...]:
-    """Say what is odd about the images; return what is to be recorded of that."""
+def _looked_at(loaded: Loaded) -> tuple[Caution, ...] | None:
+    """Say what is odd about the images; return what is to be recorded of that; None: nobody looked."""
     say, remarks = loaded.bench.say, loaded.data.info.remarks
     for line in remarks:
         say(line)
     with stage("comparing the parts of the images"):
-        findings = []
-        for each in loaded.guests.findings(loaded.data, loaded.study, loaded.base):
-            findings.append(each)
+        findings = loaded.guests.findings(loaded.data, loaded.study, loaded.base)
+        for each in findings or ():
             if not any(each.means in line for line in remarks):
                 say(str(each))
-    return tuple(findings)
+    return findings
 
 
 def _measured(loaded: Loaded) -> Prepared:
@@ -370,7 +369,7 @@ def write_facts(prepared: Prepared) -> None:
         prepared.home.folder / FACTS_FILE,
         facts_text(prepared.facts, prepared.data.info, code, prepared.learned),
     )
-    if prepared.findings:
+    if prepared.findings is not None:
         keep_findings(prepared.home.folder, prepared.findings)
 
 

@@ -14,6 +14,7 @@ from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import make_sampler
 from search.deciding.pruning import choose_pruning
 from search.deciding.scheduler import Asha
+from search.record.folder import keep_findings
 from search.record.home import FACTS_FILE
 from search.record.journal import DriverStart, Journal
 from search.study import Study
@@ -99,6 +100,7 @@ def planted(
     facts = digits_facts(train_images=images.train, epochs=study.budget.epochs, image_size=images.side)
     record = {"facts": facts.tree(), "data": images.info.tree()}
     (folder / FACTS_FILE).write_text(json.dumps(record))
+    keep_findings(folder, ())  # the images were looked at, and are sound
     with Journal(folder) as journal:
         _drive(study, facts, images.info, journal, landscape, last)
     return folder

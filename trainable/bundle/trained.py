@@ -91,7 +91,7 @@ def trained(
         raise UserError("; ".join(changes) + (means if known.comparable(now) else ""))
     images.be_here()
     code = tuple(known.changes(replace(known, code=digests_of(model=model, data=data)), recipe))
-    found = kept(images.info)
+    found = kept(images.info) or ()
     return Trained(
         resolved(recipe, images),
         images,

@@ -232,20 +232,19 @@ def keep(info: DataInfo, findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
     A cache folder that cannot be written is ignored.
     """
-    known = joined(kept(info), of_images(findings))
-    if known:
-        with suppress(UserError, OSError):
-            write_whole(_file(info), KEPT.dump_json(known, indent=2))
+    known = joined(kept(info) or (), of_images(findings))
+    with suppress(UserError, OSError):
+        write_whole(_file(info), KEPT.dump_json(known, indent=2))
     return known
 
 
-def kept(info: DataInfo) -> tuple[Finding, ...]:
-    """Return what this machine keeps about images; nothing where there is no file, or none that can be
-    read."""
+def kept(info: DataInfo) -> tuple[Finding, ...] | None:
+    """Return what this machine keeps about images, which may be nothing; None where it has looked at none of
+    them, or the file cannot be read."""
     try:
         return KEPT.validate_json(read_regular(_file(info), LARGEST_KEPT))
     except (OSError, ValueError):
-        return ()
+        return None
 
 
 def causes_of_gaps(findings: Iterable[Observation]) -> tuple[str, ...]:

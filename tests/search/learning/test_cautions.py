@@ -29,6 +29,7 @@ from trainable.checks.finding import Finding, advised, causes_of_gaps, failed, j
 from trainable.curves.levels import TOLD_APART, least_accuracy
 from trainable.data import DataInfo
 from trainable.data.assembly import from_arrays
+from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import read_recipe
@@ -194,12 +195,22 @@ def test_every_page_has_what_was_found_about_the_images_above_the_answer(
     assert read_recipe(tmp_path / "best.yaml").digest() == search.trials[0].digest
 
 
-@pytest.mark.parametrize("content", [None, "", "[{}]", '[{"kind": "weather", "about": "a", "what": "b"}]'])
-def test_a_search_without_readable_findings_has_none(content: str | None, tmp_path: Path) -> None:
+def test_images_that_are_sound_are_told_from_those_that_nobody_looked_at(tmp_path: Path) -> None:
     folder = of_mistakes(tmp_path, 60).folder
-    if content is not None:
-        (folder / FINDINGS_FILE).write_text(content)
-    assert Search(folder).cautions == ()
+    (folder / FINDINGS_FILE).unlink(missing_ok=True)
+    assert (Search(folder).cautions, Search(folder).images_checked) == ((), False)
+    keep_findings(folder, ())
+    assert (Search(folder).cautions, Search(folder).images_checked) == ((), True)
+
+
+@pytest.mark.parametrize("content", ["", "[{}]", '[{"kind": "weather", "about": "a", "what": "b"}]'])
+def test_damaged_findings_are_reported_with_what_to_do(content: str, tmp_path: Path) -> None:
+    folder = of_mistakes(tmp_path, 60).folder
+    (folder / FINDINGS_FILE).write_text(content)
+    with pytest.raises(
+        UserError, match=r"findings.json: not what a search writes: .*remove it, and `tunebook"
+    ):
+        _ = Search(folder).cautions
 
 
 def test_a_later_look_replaces_what_the_same_check_has_found() -> None:
@@ -268,7 +279,7 @@ def test_what_is_kept_of_images_is_read_by_each_recipe_for_itself(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     data = data_set(64, 40)
     keep(data.info, check_labels(data))
-    (small,) = (each for each in kept(data.info) if each.check == "validation size")
+    (small,) = (each for each in kept(data.info) or () if each.check == "validation size")
     split_here = Recipe().with_values({"data.validation_fraction": 40 / 104})
     assert advised(small, split_here, data.info).do.startswith("raise data.validation_fraction")
     assert advised(small, Recipe(), data.info).do.startswith("move images")

@@ -15,7 +15,7 @@ from search.learning.next_steps import since_when_nothing_was_gained
 from search.learning.refine import Refined, refine
 from search.learning.search import Search
 from search.record.folder import Caution, Verified, keep_findings
-from search.record.home import FACTS_FILE, VERIFICATION_FILE
+from search.record.home import FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE
 from search.study import Study
 from tests.search.learning.landscapes import BASE, MANY, RANGES, RATE, SMALL, At, after, ending, left, towards
 from tests.search.planted_searches import Images, Landscape, Run, planted
@@ -94,6 +94,15 @@ def test_copies_are_left_out_before_anything_is_done_about_a_ceiling(tmp_path: P
     found = refine(Search(folder))
     assert (kinds(found), found.study) == (["data"], None)
     assert f"tunebook check {folder} --write-exclusions copies.csv`" in found.steps[0].do
+
+
+def test_at_a_ceiling_images_that_nobody_looked_at_are_looked_at_before_one_stops(tmp_path: Path) -> None:
+    folder = planted(tmp_path, perfect, **SMALL)
+    (folder / FINDINGS_FILE).unlink()
+    found = refine(Search(folder))
+    assert kinds(found) == ["data", "split", "metric"]
+    assert found.steps[0].do == f"`tunebook check {folder}` looks at the images"
+    assert "no look at these images is recorded" in found.steps[0].why
 
 
 def test_a_few_trials_are_enough_to_see_a_ceiling(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataInfo:
 def test_what_was_found_about_images_is_known_of_these_images_alone(info: DataInfo) -> None:
     keep(info, [KIND])
     assert kept(info) == (KIND,)
-    assert kept(replace(info, digest="other")) == ()
+    assert kept(replace(info, digest="other")) is None
 
 
 def test_a_quick_look_forgets_nothing_that_a_longer_one_has_found(info: DataInfo) -> None:
@@ -44,6 +44,11 @@ def test_a_file_that_cannot_be_read_is_as_none(info: DataInfo, tmp_path: Path) -
     keep(info, [KIND])
     (file,) = tmp_path.rglob("*.json")
     file.write_text('[{"check": "weather"}]')
+    assert kept(info) is None
+
+
+def test_images_that_are_sound_are_known_to_have_been_looked_at(info: DataInfo) -> None:
+    keep(info, [passed("parts alike", "alike")])
     assert kept(info) == ()
 
 
