@@ -250,6 +250,14 @@ def test_why_there_is_no_answer_is_a_sentence(tmp_path_factory: pytest.TempPathF
     assert "<p>No trial has finished yet.</p>" in page(none)
 
 
+def test_what_was_found_about_the_images_is_shown_without_an_answer_too(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    none = planted_report(tmp_path_factory.mktemp("failed"), trials=24, last=0)
+    caution = Caution(kind="data", about="pixel values", what="all images are black", do="look at them")
+    assert "all images are black" in page(none.model_copy(update={"cautions": (caution,)}))
+
+
 def test_seeds_that_agree_are_said_in_words_and_not_as_an_interval(whole: Report) -> None:
     alike = [each.model_copy(update={"low": None, "high": None}) for each in whole.finalists]
     text = page(whole.model_copy(update={"finalists": tuple(alike)}))
