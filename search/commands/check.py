@@ -174,7 +174,7 @@ def findings_of(target: Target, options: CheckOptions) -> Iterator[Finding]:
         for each in check_subject(subject, limit, tools, full=options.full, cpus=target.bench.threads):
             found.append(each)
             read = advised(each, target.recipe, target.data.info)
-            yield read if target.study is None else for_objective(read, target.study.objective)
+            yield read if target.study is None else for_objective(read, target.study.objective.metric)
     record(target, found)
 
 
@@ -200,8 +200,8 @@ def record(target: Target, findings: Sequence[Finding]) -> None:
     if search is None:
         keep(info, findings)
         return
-    objective = search.study.objective
-    known = recorded(findings, target.recipe, info, objective, earlier=search.findings)
+    metric = search.study.objective.metric
+    known = recorded(findings, target.recipe, info, metric, earlier=search.findings)
     if known != search.findings or not search.images_checked:
         keep_findings(search.folder, known)
 

@@ -63,7 +63,7 @@ def findings(data: DataSet, study: Study, base: Recipe) -> tuple[Caution, ...] |
     if not is_small and kept(data.info) is None:
         return None
     seen = [*_looked_at(data, base)] if is_small else []
-    return recorded(seen, base, data.info, study.objective)
+    return recorded(seen, base, data.info, study.objective.metric)
 
 
 def _looked_at(data: DataSet, base: Recipe) -> Iterator[Finding]:

@@ -14,7 +14,6 @@ from typing import get_args
 from search.record.folder import Caution
 from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
-from search.study.objective import Objective
 from spaces.domains import counted
 from trainable.checks.finding import DataCheck, Finding, advised, causes_of_gaps, joined, keep, passed
 from trainable.curves.levels import TOLD_APART, at_ceiling, least_accuracy, mistakes_in_words
@@ -24,33 +23,34 @@ from trainable.diagnosis import curves_of
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Verification
 from trainable.terminal import program_name
+from trainable.training.metrics import CLASSES_ALIKE
 
 METRIC = "objective.metric"
 RULE = f"two recipes differ by more than luck from {TOLD_APART} images on (McNemar's test, 5 %)"
 
 
-def for_objective(found: Finding, objective: Objective) -> Finding:
-    """Return a finding as a search with this objective reads it: what accuracy hides is no fault where
-    classes count alike."""
-    if not (found.of_accuracy and objective.counts_classes_alike):
+def for_objective(found: Finding, metric: str | None) -> Finding:
+    """Return a finding as a search for this metric reads it: what accuracy hides is no fault where classes
+    count alike."""
+    if not (found.of_accuracy and metric in CLASSES_ALIKE):
         return found
-    return passed(found.check, f"{found.what}; {objective.metric}, the objective, counts classes alike")
+    return passed(found.check, f"{found.what}; {metric}, the objective, counts classes alike")
 
 
 def recorded(
     found: Sequence[Finding],
     recipe: Recipe,
     info: DataInfo,
-    objective: Objective,
+    metric: str,
     *,
     earlier: Iterable[Caution] = (),
 ) -> tuple[Caution, ...]:
-    """Keep what a look has found about images, and return what a search with this objective records.
+    """Keep what a look has found about images, and return what a search for this metric records.
 
     That is what it recorded `earlier`, what any look at these images has found, with what the recipe can do
     about it, and which checks failed now, where nothing is known of what they look for.
     """
-    kept = cautions_about(keep(info, found), recipe, info, objective)
+    kept = cautions_about(keep(info, found), recipe, info, metric)
     known = joined([each for each in earlier if not each.failed], kept)
     about = {each.about for each in known}
     failed = [
@@ -58,14 +58,14 @@ def recorded(
         for each in found
         if each.failed and each.check in get_args(DataCheck) and each.check not in about
     ]
-    return (*known, *cautions_about(failed, recipe, info, objective))
+    return (*known, *cautions_about(failed, recipe, info, metric))
 
 
 def cautions_about(
-    findings: Iterable[Finding], recipe: Recipe, info: DataInfo, objective: Objective
+    findings: Iterable[Finding], recipe: Recipe, info: DataInfo, metric: str | None
 ) -> tuple[Caution, ...]:
-    """Return what to know of findings about images before a recipe of them is trusted."""
-    read = (for_objective(advised(each, recipe, info), objective) for each in findings)
+    """Return what to know of findings about images before a recipe, the best by this metric, is trusted."""
+    read = (for_objective(advised(each, recipe, info), metric) for each in findings)
     return tuple(
         Caution(
             kind="data",

@@ -10,7 +10,7 @@ from shlex import quote
 
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
-from search.learning.cautions import gap_of
+from search.learning.cautions import cautions_about, gap_of
 from search.learning.search import Search
 from search.record.code import train_call
 from search.record.folder import Caution, read_verification
@@ -20,6 +20,7 @@ from search.study import Resources, Study
 from spaces.catalog.explain import reasons
 from spaces.domains import counted
 from spaces.facts import Facts
+from trainable.checks.finding import kept
 from trainable.data import DataInfo
 from trainable.diagnosis import image_interval
 from trainable.errors import UserError
@@ -75,7 +76,8 @@ class Exported:
         yield self.title or f"A recipe of tunebook: {self.words}."
         yield f"Trained: {self.recipe.sentence}."
         if self.warnings:
-            yield f"Before you trust it (`tunebook show DIR` says more): {'; '.join(self.warnings)}"
+            more = "show DIR" if self.title else f"check {quote(file.name)}"
+            yield f"Before you trust it (`tunebook {more}` says more): {'; '.join(self.warnings)}"
         if self.ended:
             yield f"The search ended early: {self.ended}."
         yield f"Score: {score_in_words(self.recipe, self.info)}."
@@ -140,8 +142,15 @@ def exported_file(file: Path) -> Exported:
     if provenance is not None and provenance.device is not None:
         kind = provenance.device.partition(" ")[0]  # the model of the device follows
         facts = facts.model_copy(update={"gpus": float(kind == "cuda")})
-    words = f"recipe {recipe.short_digest} of {file.name}"
-    return Exported(recipe, reasons(recipe, facts=facts), words, measured.info, facts)
+    metric = None if provenance is None else provenance.objective
+    return Exported(
+        recipe,
+        reasons(recipe, facts=facts),
+        words=f"recipe {recipe.short_digest} of {file.name}",
+        info=measured.info,
+        facts=facts,
+        cautions=cautions_about(kept(measured.info) or (), recipe, measured.info, metric),
+    )
 
 
 def recipe_of(search: Search, chosen: Trial) -> Recipe:

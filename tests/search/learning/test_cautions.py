@@ -20,7 +20,6 @@ from search.reporting import terminal
 from search.reporting.gather import report_of
 from search.reporting.page import page
 from search.results.export import exported
-from search.study.objective import Objective
 from search.study.study import Finalists
 from tests.search.reporting.small_reports import VERIFICATION
 from tests.search.reporting.test_terminal import INFO, search_folder, values
@@ -35,6 +34,7 @@ from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import read_recipe
 from trainable.tasks.classification.checks.labels import check_labels
 
+METRIC = "val_accuracy"
 IMAGES = INFO.validation_images
 OTHER_KIND = Caution(
     kind="data",
@@ -223,11 +223,11 @@ def test_a_check_that_failed_is_named_until_it_is_made(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (crash,) = failed("parts alike", ValueError("no images of class 7"))
-    (crashed,) = recorded([crash], Recipe(), INFO, Objective())
+    (crashed,) = recorded([crash], Recipe(), INFO, METRIC)
     assert crashed.brief == "parts alike: the check fails: ValueError: no images of class 7"
     assert causes_of_gaps([crashed]) == ()
-    assert recorded([], Recipe(), INFO, Objective(), earlier=[crashed, OTHER_KIND]) == (OTHER_KIND,)
-    assert recorded([crash], Recipe(), INFO, Objective(), earlier=[OTHER_KIND]) == (OTHER_KIND,)
+    assert recorded([], Recipe(), INFO, METRIC, earlier=[crashed, OTHER_KIND]) == (OTHER_KIND,)
+    assert recorded([crash], Recipe(), INFO, METRIC, earlier=[OTHER_KIND]) == (OTHER_KIND,)
 
 
 OF_ACCURACY = Finding("accuracy", "warning", "one class is most", "guessing is good", "do", of_accuracy=True)
@@ -238,13 +238,12 @@ OF_ACCURACY = Finding("accuracy", "warning", "one class is most", "guessing is g
 def test_what_accuracy_hides_is_no_fault_of_a_search_that_counts_classes_alike(
     metric: Any, found: Finding
 ) -> None:
-    objective = Objective(metric=metric)
     good = found.of_accuracy and metric == "val_balanced_accuracy"
-    assert len(cautions_about([found], Recipe(), INFO, objective)) == (not good)
+    assert len(cautions_about([found], Recipe(), INFO, metric)) == (not good)
     if not good:
-        assert for_objective(found, objective) == found
+        assert for_objective(found, metric) == found
         return
-    alike = for_objective(found, objective)
+    alike = for_objective(found, metric)
     assert (alike.level, alike.do) == ("passed", "")
     assert "val_balanced_accuracy, the objective, counts classes alike" in alike.what
 

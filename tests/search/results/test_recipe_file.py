@@ -16,6 +16,7 @@ from search.results.recipe_file import recipe_text, searched_first, values_that_
 from tests.search.learning.landscapes import RANGES, RATE, SMALL
 from tests.search.planted_searches import planted
 from tests.search.reporting.small_reports import hill
+from trainable.checks.finding import Finding, keep
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose
 from trainable.recipe.yamlfile import parse_tree, read_recipe
@@ -133,6 +134,17 @@ def test_a_file_that_is_exported_again_keeps_its_score_and_says_what_to_type(
     text = "\n".join(head_of(again))
     assert "Score: val_accuracy 0." in text
     assert "train again.yaml --out" in text
+
+
+def test_a_file_that_is_exported_has_what_this_machine_has_found_about_its_images(
+    search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported(search).write(file := tmp_path / "best.yaml")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    keep(exported_file(file).info, [Finding("duplicates", "warning", "9 copies", "scores reward memory")])
+    exported_file(file).write(again := tmp_path / "again.yaml")
+    at = head_of(again).index("Before you trust this recipe (`tunebook check again.yaml` says more):")
+    assert head_of(again)[at + 1] == "- scores reward memory"
 
 
 def test_a_recipe_without_reasons_has_neither_marks_nor_foot() -> None:
