@@ -444,9 +444,12 @@ def rename(folder: str | Path, name: str) -> Path:
 def delete(folder: str | Path) -> SearchExtent:
     """Delete a search with its runs in MLflow, unasked; return what it consisted of."""
     from search.commands.options import search_folder
-    from search.followers.rename_delete import delete_search
+    from search.followers.rename_delete import delete_search, extent_of
 
-    return delete_search(search_folder(str(folder)))
+    searched = search_folder(str(folder))
+    extent = extent_of(searched)
+    delete_search(searched)
+    return extent
 
 
 @function_of_command

@@ -83,8 +83,8 @@ def run_delete(options: DeleteOptions) -> None:
                 tell("nothing was deleted")
                 raise typer.Exit(FAILED)
         with stage("deleting the search"):
-            deleted = delete_search(folder, tell)
+            delete_search(folder, tell)
         kept = "; MLflow keeps deleted runs until `mlflow gc`" if extent.runs else ""
         tell(f"deleted{kept}")
     if options.as_json:
-        tell_fields(asdict(deleted))
+        tell_fields(asdict(extent))

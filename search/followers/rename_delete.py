@@ -38,7 +38,7 @@ class SearchExtent:
     """What a search consists of: where it is, how large, and what MLflow has of it."""
 
     address: str
-    trials: int
+    trials: int  # without those that repeat others
     bytes: int  # of its folder; of a search in an object store, of what is stored there
     runs: int  # in MLflow, as far as they were sent; none of a folder that was copied from another place
     tracking: str | None  # MLflow's URI without a password; None where the study names none
@@ -47,6 +47,7 @@ class SearchExtent:
 def extent_of(folder: Path) -> SearchExtent:
     """Return what the search in a folder of this machine consists of. Raises UserError where it is none."""
     study, home, cursor = read_search(folder), home_to_write(folder.absolute()), read_cursor(folder)
+    record = read_record(folder)
     uri = study.tracking.uri
     if home.store is not None:
         size = sum(size for size, _ in home.store.files().values())
@@ -54,7 +55,7 @@ def extent_of(folder: Path) -> SearchExtent:
         size = sum(each.lstat().st_size for each in folder.rglob("*") if not each.is_dir())
     return SearchExtent(
         address=home.address,
-        trials=len(read_record(folder).trials),
+        trials=len(record.trials) - record.repeats,
         bytes=size,
         runs=1 + len(cursor.run_ids) if cursor is not None and _has_runs(study, folder) else 0,
         tracking=None if uri is None else without_password(uri),
@@ -88,14 +89,14 @@ def rename_search(folder: Path, name: str, say: Say = silent) -> Path:
     return target
 
 
-def delete_search(folder: Path, say: Say = silent) -> SearchExtent:
-    """Delete a search and its runs in MLflow; return what it consisted of.
+def delete_search(folder: Path, say: Say = silent) -> None:
+    """Delete a search and its runs in MLflow.
 
     MLflow itself keeps what is deleted until `mlflow gc`. Raises UserError while a driver is at work or
     MLflow is being sent to, and where MLflow does not answer: nothing is deleted then.
     """
     folder = folder.absolute()
-    home, extent, study = home_to_write(folder), extent_of(folder), read_search(folder)
+    home, study = home_to_write(folder), read_search(folder)
     with _alone(home, say):
         with _named("deleted"):
             _delete_runs(study, folder)
@@ -111,7 +112,6 @@ def delete_search(folder: Path, say: Say = silent) -> SearchExtent:
         shutil.rmtree(folder)
     if home.store is not None and DRIVER_FILE in home.store.names():
         home.store.remove(DRIVER_FILE)  # the end of the lease was written after all else was gone
-    return extent
 
 
 @contextmanager

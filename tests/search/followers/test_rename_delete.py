@@ -12,6 +12,8 @@ from search.followers.rename_delete import delete_search, extent_of, rename_sear
 from search.followers.run_updates import NOTE
 from search.record.folder import read_search
 from search.record.home import MIRROR_FILE
+from search.record.stored_search import StoredSearch
+from tests.search.followers.small_final import a_search_with_a_final
 from tests.search.followers.small_tracking import a_search, runs_of, study_in, tracker_of, write
 from trainable.errors import UserError
 
@@ -109,6 +111,14 @@ def test_the_runs_of_a_deleted_search_are_deleted_and_no_others(
     assert not sent.exists()
     assert len(client.search_runs([experiment.experiment_id])) == before - 5
     assert len(runs_of(client, other)[1]) == 4
+
+
+def test_runs_of_finalists_are_no_trials_of_a_search(tmp_path: Path) -> None:
+    write(tmp_path, a_search_with_a_final(tmp_path))
+    study_in(tmp_path.parent).resolved(tmp_path.name).write(tmp_path)
+    progress = StoredSearch(tmp_path).progress
+    assert progress.repeats
+    assert extent_of(tmp_path).trials == len(progress.trials)
 
 
 @pytest.mark.slow("writes to MLflow")
