@@ -8,19 +8,16 @@ from pathlib import Path
 
 from search.commands.options import ReportOptions, search_folder
 from search.learning.search import Search
-from search.record.home import EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, REPORT_FILE, VERIFICATION_FILE
+from search.record.home import REPORT_FILE, REPORTED
 from search.reporting.content import Report
 from search.reporting.gather import report_of
 from search.reporting.page import live_page, write_as, write_report
 from search.reporting.terminal import say
-from search.study import STUDY_FILE
 from trainable.bench import Say, silent
 from trainable.errors import UserError
 from trainable.files.folders import refuse_existing
 from trainable.terminal import tell_json
 
-# a report shows what is in these files
-REPORTED = (STUDY_FILE, EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE)
 WRITTEN = (".html", ".json")  # a report is written as a page, or as data
 
 

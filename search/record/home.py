@@ -65,6 +65,8 @@ IN_PARCEL = (
 )
 # the files that are uploaded to the search's run in MLflow, whenever one appears or changes
 IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE, REPORT_FILE, VERIFICATION_FILE)
+# the files that a report shows
+REPORTED = (STUDY_FILE, EVENTS_FILE, FACTS_FILE, FINDINGS_FILE, VERIFICATION_FILE)
 
 
 def copies_of_stored() -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from aiohttp import web
 
 from search.record.folder import is_driven
-from search.record.home import EVENTS_FILE, VERIFICATION_FILE
+from search.record.home import REPORTED
 from trainable.errors import UserError
 
 HOST = "127.0.0.1"
@@ -37,11 +37,11 @@ class Live:
         return app
 
     def _moment(self) -> str:
-        """Return what changes whenever the page may: the bytes of the journal, which only grows, whether a
-        driver is at work, since a killed one writes nothing, and when a recipe was verified."""
-        journal, verified = self._folder / EVENTS_FILE, self._folder / VERIFICATION_FILE
-        size = journal.stat().st_size if journal.exists() else 0
-        return f"{size} {is_driven(self._folder)} {verified.stat().st_mtime_ns if verified.exists() else 0}"
+        """Return what changes whenever the page may: the sizes and times of the files that it shows, and
+        whether a driver is at work, since a killed one writes nothing."""
+        found = (path.stat() for name in REPORTED if (path := self._folder / name).exists())
+        files = " ".join(f"{each.st_size}:{each.st_mtime_ns}" for each in found)
+        return f"{is_driven(self._folder)} {files}"
 
     async def _serve_page(self, request: web.Request) -> web.Response:
         async with self._writing:

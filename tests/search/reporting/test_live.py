@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from search.record.home import EVENTS_FILE, VERIFICATION_FILE
+from search.record.home import EVENTS_FILE, FINDINGS_FILE, VERIFICATION_FILE
 from search.reporting.live import Live
+from search.study import STUDY_FILE
 from trainable.errors import UserError
 
 
@@ -38,11 +40,12 @@ def test_the_page_is_written_again_only_when_the_journal_has_grown(tmp_path: Pat
     assert asyncio.run(served()) == ["page 1", "page 1", "page 2"]
 
 
-def test_the_page_is_written_again_when_a_recipe_was_verified(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [VERIFICATION_FILE, FINDINGS_FILE, STUDY_FILE])
+def test_the_page_is_written_again_when_a_file_that_it_shows_is_new(name: str, tmp_path: Path) -> None:
     async def served() -> list[str]:
         async with await client_of(tmp_path, []) as client:
             before = await (await client.get("/")).text()
-            (tmp_path / VERIFICATION_FILE).touch()
+            (tmp_path / name).touch()
             return [before, await (await client.get("/")).text()]
 
     assert asyncio.run(served()) == ["page 1", "page 2"]
@@ -72,7 +75,9 @@ def test_browsers_are_told_when_the_journal_grows(tmp_path: Path) -> None:
                     pass
                 return events.headers["Content-Type"], line
 
-    assert asyncio.run(served()) == ("text/event-stream", b"data: 3 False 0\n")
+    kind, line = asyncio.run(served())
+    assert kind == "text/event-stream"
+    assert line.startswith(b"data: False 3:")  # no driver, and a journal of three bytes
 
 
 def test_a_page_of_another_site_cannot_read_it(tmp_path: Path) -> None:
