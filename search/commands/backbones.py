@@ -13,7 +13,7 @@ from spaces.rules.backbones import BACKBONES, SIZES, BackboneSize
 from trainable.bench import Say, silent
 from trainable.collector import loading_torch
 from trainable.errors import UserError
-from trainable.files.folders import refuse_existing
+from trainable.files.folders import new_file
 from trainable.files.paths import without_tilde
 from trainable.models.network_names import check_name
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS, WEIGHTS_ENDINGS
@@ -50,8 +50,8 @@ def compared_backbones(
     if not isinstance(study, Study):
         raise UserError("backbones compares networks on images: give DATA or a study")
     _check_labelled(study.base_recipe().task)
-    if out is not None and not options.force:
-        refuse_existing("--out", out)
+    if out is not None:
+        new_file("-o", out, force=options.force)
     names = _named_networks(options)
     with loading_torch():
         from search.facts.backbones import compare
@@ -93,8 +93,8 @@ def write_next_study(
         return
     from search.facts.backbones import priors
 
-    shares = priors(_allowed(study, found, say))
-    write_whole(options.out, _next(study, shares, options.weights).yaml().encode())
+    shares, out = priors(_allowed(study, found, say)), new_file("-o", options.out, force=options.force)
+    write_whole(out, _next(study, shares, options.weights).yaml().encode())
     say(f"the next study, which chooses between {', '.join(shares)}: {options.out}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ from trainable.checks.finding import CHECK_NAMES, Finding, Level, advised, count
 from trainable.collector import load_torch, paused
 from trainable.debug_tools import check_tools_named
 from trainable.errors import UserError
+from trainable.files.folders import new_file
 from trainable.files.regular import why
 from trainable.recipe import Recipe
 from trainable.recipe.data import SEPARATORS
@@ -56,7 +56,7 @@ def run_check(named: Input, options: CheckOptions) -> bool:
     began, new_list = time.monotonic(), options.write_exclusions
     check_tools_named(options.debug or ())
     if new_list is not None:
-        check_new_list(new_list)
+        new_list = new_file("--write-exclusions", new_list, force=None, endings=tuple(SEPARATORS))
     _ = options.time  # two times are refused now
     if new_list is not None:
         _check_lists_all(named)
@@ -204,21 +204,6 @@ def record(target: Target, findings: Sequence[Finding]) -> None:
     known = recorded(findings, target.recipe, info, metric, earlier=search.findings)
     if known != search.findings or not search.images_checked:
         keep_findings(search.folder, known)
-
-
-def check_new_list(path: Path) -> None:
-    """Raise UserError for a path that no list can be written to, or that `data.exclude` would not read."""
-    if path.suffix.lower() not in SEPARATORS:
-        raise UserError(
-            f"--write-exclusions: {path}: expected a name that ends in {' or '.join(SEPARATORS)}, as the "
-            "list is a text file"
-        )
-    if os.path.lexists(path):
-        raise UserError(f"--write-exclusions: {path} exists; name another file, or remove it")
-    if not path.parent.is_dir():
-        raise UserError(
-            f"--write-exclusions: there is no folder {path.parent}; make it, or name another file"
-        )
 
 
 def _check_lists_all(given: Input) -> None:

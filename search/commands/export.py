@@ -21,12 +21,11 @@ from search.results.export import Exported, chosen_trial, exported, exported_fil
 from trainable.bench import bench_on
 from trainable.collector import load_torch
 from trainable.errors import UserError
-from trainable.files.folders import refuse_existing
+from trainable.files.folders import new_file
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose
 from trainable.recipe.provenance import Finalized, Provenance, Simplified
-from trainable.recipe.yamlfile import refuse_folder
 from trainable.terminal import program_name, tell, tell_json
 
 if TYPE_CHECKING:
@@ -62,13 +61,14 @@ def asked_export(options: ExportOptions) -> Exported:
     source, out, gpus, batch = options.source, options.out, options.gpus, options.batch
     images, verified = options.images, options.verify
     _check(options)
-    if out is not None and not options.force:
-        refuse_existing("-o", without_tilde(str(out)))
+    if out is not None:
+        out = new_file("-o", out, force=options.force)
     found = _found(source, options.trial, trains=options.trains)
     if images is not None:
         from search.results.formats.images import refuse_filled
 
-        refuse_filled(without_tilde(str(images)), found.info.digest)
+        images = without_tilde(str(images))
+        refuse_filled(images, found.info.digest)
     if gpus is not None or batch is not None:
         from search.results.formats.write import refuse_batch
 
@@ -103,9 +103,7 @@ def _check(options: ExportOptions) -> None:
         raise UserError("--seeds: only for --simplify and --finalize")
     if options.bare and not options.as_recipe:
         raise UserError("--bare: only for --format tunebook, without --gpus, --batch and --images")
-    if options.out is not None:
-        refuse_folder(options.out)
-    elif options.bare or not options.as_recipe:
+    if options.out is None and (options.bare or not options.as_recipe):
         raise UserError(
             "format, bare, gpus, batch and images say how a file is written: name it, out=FILE (-o FILE)"
         )

@@ -18,7 +18,7 @@ from search.commands.options import BatchFindOptions, LrFindOptions, bench_of
 from spaces.domains import counted
 from trainable.collector import load_torch, loading_torch
 from trainable.errors import UserError
-from trainable.files.folders import refuse_existing
+from trainable.files.folders import new_file
 from trainable.files.store import name_in
 from trainable.recipe.yamlfile import write_whole
 from trainable.stages import stage
@@ -134,7 +134,8 @@ def run_lr_find(options: LrFindOptions) -> bool:
     """Print the band of learning rates of a recipe, and write it where that is asked for; return whether
     there is one. Raises UserError."""
     out, as_json = options.out, options.as_json
-    _check_out(out, force=options.force)
+    if out is not None:
+        new_file("--out", out, force=options.force, endings=ENDINGS)
     named = needing_images(named_input(options))
     load_torch()
     bench = bench_of(options)
@@ -176,12 +177,14 @@ def rates_of(target: Target, options: LrFindOptions) -> Probed[LrBand]:
     is asked for, to a name that ends with .png, .html or .json. Raises UserError."""
     from trainable.probes.lr_find import lr_find
 
-    _check_out(options.out, force=options.force)
+    out = options.out
+    if out is not None:
+        out = new_file("--out", out, force=options.force, endings=ENDINGS)
     with run_of(target) as (run, count):
         probed = Probed(lr_find(run, steps=options.steps, sweeps=options.sweeps), run, count)
-    if options.out is not None:
-        with stage(f"writing {options.out}"):
-            _write_band(options.out, probed)
+    if out is not None:
+        with stage(f"writing {out}"):
+            _write_band(out, probed)
     return probed
 
 
@@ -261,25 +264,14 @@ def _band_conclusion(band: LrBand, run: Run) -> Iterator[str]:
 
 def _write_band(out: Path, probed: Probed[LrBand]) -> None:
     band, run = probed.found, probed.run
-    if out.suffix == ".json":
+    if out.suffix.lower() == ".json":
         write_whole(out, json.dumps(_tree(probed), indent=2, allow_nan=False).encode())
         return
     title = _title(run)
     content = picture(band, title, run.recipe.optimizer.lr)
-    if out.suffix == ".html":
+    if out.suffix.lower() == ".html":
         content = page(content, title, _rows(band), list(_band_conclusion(band, run)))
     write_whole(out, content)
-
-
-def _check_out(out: Path | None, *, force: bool) -> None:
-    if out is None:
-        return
-    if not force:
-        refuse_existing("--out", out)
-    if out.suffix not in ENDINGS:
-        raise UserError(f"--out {out}: expected a name that ends with {', '.join(ENDINGS)}")
-    if not out.absolute().parent.is_dir():
-        raise UserError(f"--out {out}: there is no folder {out.parent}")
 
 
 def _rate(value: float | None) -> str:

@@ -8,7 +8,7 @@ from search.commands.options import RefineOptions
 from search.learning.refine import Refined, refine, write_next
 from search.learning.search import Search
 from search.reporting.terminal import show_refined
-from trainable.files.folders import refuse_existing
+from trainable.files.folders import new_file
 from trainable.stages import stage
 from trainable.terminal import tell_json
 
@@ -31,8 +31,8 @@ def run_refine(options: RefineOptions) -> None:
 def refined_search(options: RefineOptions) -> Refined:
     """Return the audit of a search, whose next study is written where that is asked for. Raises UserError."""
     out = options.out
-    if out is not None and not options.force:
-        refuse_existing("-o", out)
+    if out is not None:
+        out = new_file("-o", out, force=options.force)
     with stage("auditing the search"):
         refined = refine(Search(options.folder.absolute()))
     if out is not None:

@@ -15,7 +15,7 @@ from search.reporting.page import live_page, write_as, write_report
 from search.reporting.terminal import say
 from trainable.bench import Say, silent
 from trainable.errors import UserError
-from trainable.files.folders import refuse_existing
+from trainable.files.folders import new_file
 from trainable.terminal import tell_json
 
 WRITTEN = (".html", ".json")  # a report is written as a page, or as data
@@ -46,10 +46,8 @@ def written_report(options: ReportOptions) -> Path:
     """Write a search's report to a file, or else both its files to the search's folder; return the file, or
     the page's. Raises UserError."""
     out = options.out
-    if out is not None and out.suffix not in WRITTEN:
-        raise UserError(f"-o {out}: expected a name that ends in {' or '.join(WRITTEN)}")
-    if out is not None and not options.force:
-        refuse_existing("-o", out)
+    if out is not None:
+        out = new_file("-o", out, force=options.force, endings=WRITTEN)
     report = _report_of(options.folder, _compared(options))
     return write_report(Search(options.folder), report) if out is None else write_as(out, report)
 

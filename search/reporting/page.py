@@ -381,8 +381,9 @@ def write_as(file: Path, report: Report) -> Path:
 
     Raises UserError where it cannot be written.
     """
+    as_data = file.suffix.lower() == ".json"
     try:
-        write_whole(file, (report.model_dump_json() if file.suffix == ".json" else page(report)).encode())
+        write_whole(file, (report.model_dump_json() if as_data else page(report)).encode())
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror}; -o FILE names another one") from None
     return file

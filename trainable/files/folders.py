@@ -13,13 +13,14 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from trainable.errors import UserError
+from trainable.files.paths import without_tilde
 from trainable.files.regular import sync_folder
 from trainable.processes import undisturbed
 
@@ -122,9 +123,30 @@ def check_new(out: Path, what: str, replaces: str | None = None) -> None:
         raise UserError(f"{out}: --force replaces an earlier result, and this has no {replaces}; remove it")
 
 
+def new_file(option: str, path: Path, *, force: bool | None, endings: Sequence[str] = ()) -> Path:
+    """Return where the file that an option names is to be written: with a home folder for its first `~`.
+
+    Raises UserError before any work is done for it: where the name has none of the `endings`, where it is a
+    folder's or that of a file which exists and which `force` does not replace (None: there is no --force),
+    and where no folder for it can be made.
+    """
+    file = without_tilde(str(path))
+    if endings and file.suffix.lower() not in endings:
+        expected = " or ".join([", ".join(endings[:-1]), endings[-1]])
+        raise UserError(f"{option} {path}: expected a name that ends in {expected}")
+    if file.is_dir():
+        raise UserError(f"{option} {path}: is a folder; give a file")
+    if force is None and os.path.lexists(file):
+        raise UserError(f"{option}: {file} exists already; give another name, or remove it")
+    if not force:
+        refuse_existing(option, file)
+    check_can_be_made(file.parent, f"{option} {file}: folder")
+    return file
+
+
 def refuse_existing(option: str, file: Path) -> None:
     """Raise UserError where an option names a file that exists: it may be an earlier result."""
-    if file.exists():
+    if os.path.lexists(file):  # a link to nothing is somebody's, too
         raise UserError(f"{option}: {file} exists already; give another name, or --force to overwrite it")
 
 

@@ -44,6 +44,7 @@ def test_a_trial_that_did_not_finish_is_not_trained_again(
     ("asked", "wanted"),
     [
         (("-o", "a_folder", "--verify", "3"), "is a folder; give a file"),
+        (("-o", "a_folder/file/x.yaml", "--simplify"), "cannot be made: a_folder/file is a file"),
         (("-o", "x.yaml", "--finalize", "--images", "a_folder"), "is not empty; give a new folder"),
         (("-o", "x.yaml", "--finalize", "--images", "a_folder/file"), "is a file; give a new folder"),
         (("-o", "x.yaml", "--simplify", "--batch", "9000"), "7,000 training images, which fill no batch"),
@@ -95,3 +96,14 @@ def test_a_recipe_is_named_by_eight_digits_of_its_digest(
     assert digest not in out
     _, explained, _ = tunebook("explain", tmp_path / "eight.yaml", "--set", "data.path=nowhere")
     assert re.search(r"^recipe [0-9a-f]{8}: resnet_small", explained, re.MULTILINE)
+
+
+def test_a_file_in_the_home_folder_is_written_there_and_not_overwritten(
+    tunebook: Tunebook, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    code, _, err = tunebook("export", folder, "-o", "~/best.yaml")
+    assert code == 0, err
+    assert (tmp_path / "home/best.yaml").is_file()
+    assert not Path("~").exists()
+    assert "best.yaml exists already" in refused(tunebook, folder, "-o", "~/best.yaml")

@@ -48,7 +48,8 @@ def test_other_searches_are_set_beside_it(tunebook: Tunebook, folder: Path, tmp_
 def test_a_file_that_cannot_be_written_is_one_message(refusal: Refusal, folder: Path) -> None:
     err = refusal("report", folder, "-o", folder / "study.yaml" / "a.html")
     assert err.count("\n") == 1
-    assert f"{folder / 'study.yaml' / 'a.html'}: cannot be written" in err
+    file = folder / "study.yaml"
+    assert f"-o {file / 'a.html'}: folder {file}: cannot be made: {file} is a file" in err
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainable.errors import UserError
-from trainable.files.folders import PREFIX, check_new, locked_folder, moved_to, temporary_folder
+from trainable.files.folders import PREFIX, check_new, locked_folder, moved_to, new_file, temporary_folder
 from trainable.processes import ended_by_signals
 
 
@@ -149,3 +149,36 @@ def test_a_signal_that_comes_while_a_folder_is_made_leaves_none(
     with pytest.raises(SystemExit), ended_by_signals(), temporary_folder(root=tmp_path):
         pass
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "force", "expected"),
+    [
+        ("copies.parquet", False, "expected a name that ends in .csv or .tsv"),
+        ("copies", False, "expected a name that ends in .csv or .tsv"),
+        ("there.csv", False, "exists already; give another name, or --force to overwrite it"),
+        ("there.csv", None, "exists already; give another name, or remove it"),
+        ("link.csv", False, "exists already"),
+        ("folder.csv", True, "is a folder; give a file"),
+        ("there.csv/new.csv", True, "cannot be made: .*there.csv is a file"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_by_the_option_that_names_it(
+    tmp_path: Path, name: str, force: bool | None, expected: str
+) -> None:
+    (tmp_path / "there.csv").touch()
+    (tmp_path / "link.csv").symlink_to(tmp_path / "nothing")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(UserError, match=f"^-o:? .*{expected}"):
+        new_file("-o", tmp_path / name, force=force, endings=(".csv", ".tsv"))
+
+
+def test_a_new_file_may_be_in_a_new_folder_of_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "there.csv").touch()
+    assert new_file("-o", Path("~/new/a.csv"), force=False) == tmp_path / "new/a.csv"
+    assert new_file("-o", Path("~/there.csv"), force=True) == tmp_path / "there.csv"
+    with pytest.raises(UserError, match="exists already"):
+        new_file("-o", Path("~/there.csv"), force=False)
