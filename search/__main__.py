@@ -38,6 +38,7 @@ from search.commands.options import (
     ResumeOptions,
     SearchOptions,
     ShrinkOptions,
+    UiOptions,
     aside,
     bench_of,
     command,
@@ -211,13 +212,11 @@ def delete(options: DeleteOptions) -> None:
 
 
 @command(app, "tunebook ui searches/flowers")
-def ui(
-    folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
-) -> None:
+def ui(options: UiOptions) -> None:
     """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
     from search.commands.ui import serve
 
-    raise typer.Exit(serve(folder, port))
+    raise typer.Exit(serve(options.folder, options.port))
 
 
 @command(app, "tunebook sync searches/flowers")

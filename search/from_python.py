@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from search.commands.asked import as_typed, resolved_study, settings_of, study_given, tree_with
 from search.commands.named import is_file_or_search
-from search.commands.options import function_of_command, search_folder
+from search.commands.options import AuditPruningOptions, function_of_command, search_folder, within_limits
 from search.record.home import Home
 from search.running.cluster_token import check_address, send_token
 from search.study.code import NO_CODE, Code, Ranges, study_with_code
@@ -161,8 +161,8 @@ def audit_pruning(
     """Train a share of each rung's stopped trials to their end; return the search, whose `pruning_audit` says
     whether a better one was among them. Raises what `search` raises."""
     _check_thread("audit_pruning")
-    where, drives = search_folder(str(folder)), _driver(address, download)
-    return _returned(drives.audit_pruning(where, share), str(folder))
+    options = within_limits(AuditPruningOptions(folder=search_folder(str(folder)), share=share))
+    return _returned(_driver(address, download).audit_pruning(options.folder, share), str(folder))
 
 
 def _asked(

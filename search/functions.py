@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from search.commands.asked import as_typed
-from search.commands.options import function_of_command
+from search.commands.options import function_of_command, within_limits
 from search.results.search import Search
 from trainable.bench import DeviceChoice, bench_on
 from trainable.collector import load_torch
@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # torch and MLflow take seconds to import
     from trainable.probes.lr_find import LrBand
     from trainable.training.extra_metrics import Own
 
-Options = TypeVar("Options")
 Choice = TypeVar("Choice", bound=StrEnum)
 DeviceName = Literal["auto", "cpu", "cuda"]
 FormatName = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
@@ -131,7 +130,7 @@ def check(  # noqa: PLR0913 - a person types these by name
         **_of_all(settings, device, download), full=full, seconds=seconds, debug=list(debug)
     )
     if data is None and model is None:
-        return [*findings_of(_loaded(target, _within_limits(options)), options)]
+        return [*findings_of(_loaded(target, options), options)]
     if not isinstance(target, Recipe):
         raise UserError("check: data= and model= go with a Recipe; give one in place of what names images")
     from search.results.teachers import recipe_with_teacher
@@ -217,7 +216,7 @@ def export(  # noqa: PLR0913 - a person types these by name
         device=_device(device),
         download=download,
     )
-    return asked_export(_within_limits(options))
+    return asked_export(within_limits(options))
 
 
 @function_of_command
@@ -284,7 +283,7 @@ def shrink(  # noqa: PLR0913 - a person types these by name
         settings=as_typed(settings),
         download=download,
     )
-    return shrunk_network(_within_limits(options))
+    return shrunk_network(within_limits(options))
 
 
 @function_of_command
@@ -373,10 +372,11 @@ def ui(folder: str | Path, *, port: int = 5000) -> None:
 
     Where a server holds the runs, its addresses are printed, and nothing is served.
     """
-    from search.commands.options import search_folder
+    from search.commands.options import UiOptions, search_folder
     from search.commands.ui import serve
 
-    serve(search_folder(str(folder)), port)
+    options = within_limits(UiOptions(folder=search_folder(str(folder)), port=port))
+    serve(options.folder, options.port)
 
 
 @function_of_command
@@ -403,7 +403,7 @@ def lr_find(  # noqa: PLR0913 - a person types these by name
         out=_path(out),
         force=force,
     )
-    return rates_of(_loaded(target, _within_limits(options)), options).found
+    return rates_of(_loaded(target, options), options).found
 
 
 @function_of_command
@@ -526,23 +526,14 @@ def _of_all(settings: Settings | None, device: DeviceName | None, download: bool
 
 
 def _loaded(target: AnyInput, options: InputOptions) -> Target:
-    """Return what is given, with its images loaded."""
+    """Return what is given, with its images loaded. Raises UserError, also for a number out of its limits."""
     from search.commands.inputs import load_target
     from search.commands.named import input_given, needing_images
     from search.commands.options import bench_of
 
+    within_limits(options)
     named, file = input_given(target, options), str(target) if isinstance(target, str | Path) else None
     return load_target(needing_images(named), file, bench=bench_of(options))
-
-
-def _within_limits(options: Options) -> Options:
-    """Return a command's options. Raises UserError for a number that the command line would refuse."""
-    for name, hint in get_type_hints(type(options), include_extras=True).items():
-        value = getattr(options, name)
-        for least in (getattr(each, "min", None) for each in getattr(hint, "__metadata__", ())):
-            if value is not None and least is not None and not value >= least:
-                raise UserError(f"{name}={value!r}: expected {least:g} or more")
-    return options
 
 
 def _device(name: DeviceName | None) -> DeviceChoice | None:

@@ -248,6 +248,22 @@ def test_a_function_refuses_what_its_command_refuses(call: Callable[[], object],
         call()
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda folder: tunebook.audit_pruning(folder, share=-0.5), "share=-0.5: expected 0 to 1"),
+        (lambda folder: tunebook.audit_pruning(folder, share=1.5), "share=1.5: expected 0 to 1"),
+        (lambda folder: tunebook.ui(folder, port=70000), "port=70000: expected 1 to 65535"),
+    ],
+)
+def test_a_number_outside_its_limits_is_refused(
+    tmp_path: Path, call: Callable[[Path], object], said: str
+) -> None:
+    (tmp_path / "study.yaml").write_text("data: {path: digits}")
+    with pytest.raises(UserError, match=re.escape(said)):
+        call(tmp_path)
+
+
 def test_a_message_that_names_an_option_has_a_note_with_the_parameter(found: Search, tmp_path: Path) -> None:
     (tmp_path / "best.yaml").write_text("earlier")
     with pytest.raises(UserError, match=r"-o: .*--force to overwrite it") as raised:

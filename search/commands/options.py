@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from search.running.cluster_token import check_address, send_token
 from trainable.bench import Bench, DeviceChoice, Say, bench_on, silent
@@ -61,6 +62,7 @@ EXIT_CODES = {
 
 Taken = ParamSpec("Taken")
 Answer = TypeVar("Answer")
+Options = TypeVar("Options")
 
 
 def _with_token(address: str | None) -> str | None:
@@ -204,6 +206,19 @@ def function_of_command(run: Callable[Taken, Answer]) -> Callable[Taken, Answer]
             raise
 
     return call
+
+
+def within_limits(options: Options) -> Options:
+    """Return a command's options. Raises UserError for a number that the command line would refuse."""
+    for name, hint in get_type_hints(type(options), include_extras=True).items():
+        value = getattr(options, name)
+        for each in getattr(hint, "__metadata__", ()):
+            if value is None or not isinstance(each, OptionInfo) or each.min is None:
+                continue
+            if not value >= each.min or (each.max is not None and value > each.max):
+                expected = f"{each.min:g} or more" if each.max is None else f"{each.min:g} to {each.max:g}"
+                raise UserError(f"{name}={value!r}: expected {expected}")
+    return options
 
 
 def bench_of(options: DataOptions, say: Say = silent) -> Bench:
@@ -467,6 +482,14 @@ class ReportOptions:
     port: Annotated[int, typer.Option(help="Port of --watch.", min=1, max=65535)] = 5050
     force: Force = False
     as_json: Json = False
+
+
+@dataclass(frozen=True)
+class UiOptions:
+    """What `tunebook ui` is asked for."""
+
+    folder: Folder
+    port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
 
 
 class ExportFormat(StrEnum):
