@@ -71,7 +71,7 @@ def train(  # noqa: PLR0913 - a person types these by name
     predict: str | Path | None = None,
     device: DeviceName | None = None,
     download: bool = False,
-    debug: Sequence[str] = (),
+    debug: str | Sequence[str] = (),
 ) -> Outcome:
     """Train a recipe, or that of a YAML file; return its epochs, scores and diagnosis.
 
@@ -101,7 +101,7 @@ def train(  # noqa: PLR0913 - a person types these by name
         predict=predict,
         bench=bench_on(_device(device), may_fetch=download, say=tell),
         metrics=metrics,
-        debug=debug,
+        debug=_listed(debug),
     )
 
 
@@ -114,7 +114,7 @@ def check(  # noqa: PLR0913 - a person types these by name
     settings: Settings | None = None,
     full: bool = False,
     seconds: float | None = None,
-    debug: Sequence[str] = (),
+    debug: str | Sequence[str] = (),
     device: DeviceName | None = None,
     download: bool = False,
 ) -> list[Finding]:
@@ -126,9 +126,8 @@ def check(  # noqa: PLR0913 - a person types these by name
     from search.commands.check import findings_of
     from search.commands.options import CheckOptions
 
-    options = CheckOptions(
-        **_of_all(settings, device, download), full=full, seconds=seconds, debug=list(debug)
-    )
+    tools = _listed(debug)
+    options = CheckOptions(**_of_all(settings, device, download), full=full, seconds=seconds, debug=tools)
     if data is None and model is None:
         return [*findings_of(_loaded(target, options), options)]
     if not isinstance(target, Recipe):
@@ -144,7 +143,7 @@ def check(  # noqa: PLR0913 - a person types these by name
         model=model,
         bench=bench_on(options.device, may_fetch=download),
         full=full,
-        debug=debug,
+        debug=tools,
         seconds=SECONDS if seconds is None else seconds,
     )
 
@@ -291,7 +290,7 @@ def backbones(  # noqa: PLR0913 - a person types these by name
     target: AnyInput,
     out: str | Path | None = None,
     *,
-    models: Sequence[str] = (),
+    models: str | Sequence[str] = (),
     size: BackboneSize | None = None,
     weights: str | Path | None = None,
     settings: Settings | None = None,
@@ -311,7 +310,7 @@ def backbones(  # noqa: PLR0913 - a person types these by name
 
     options = BackbonesOptions(
         **_of_all(settings, device, download),
-        models=",".join(models) or None,
+        models=_listed(models),
         size=size,
         weights=None if weights is None else str(weights),
         out=_path(out),
@@ -337,7 +336,7 @@ def report(
     folder: str | Path,
     out: str | Path | None = None,
     *,
-    compare: Sequence[str | Path] = (),
+    compare: str | Path | Sequence[str | Path] = (),
     force: bool = False,
 ) -> Path:
     """Write a search's report, beside other searches, to FILE.html or FILE.json, or both to its folder;
@@ -345,8 +344,8 @@ def report(
     from search.commands.options import ReportOptions, search_folder
     from search.commands.report import written_report
 
-    where, others = search_folder(str(folder)), [str(each) for each in compare]
-    return written_report(ReportOptions(folder=where, out=_path(out), compare=others, force=force))
+    where, out = search_folder(str(folder)), _path(out)
+    return written_report(ReportOptions(folder=where, out=out, compare=_listed(compare), force=force))
 
 
 @function_of_command
@@ -468,7 +467,7 @@ def submit(
     *,
     address: str,
     settings: Settings | None = None,
-    env: Sequence[str] = (),
+    env: str | Sequence[str] = (),
     download: bool = False,
 ) -> str:
     """Search on a Ray cluster, as a job that needs this machine no more; return the job's name.
@@ -481,7 +480,7 @@ def submit(
 
     values = settings_of(as_typed(settings))
     asked = study_asked(Path(study), values) if isinstance(study, str | Path) else study_given(study, values)
-    return commands.submit(asked, address, environment=env, may_fetch=download)
+    return commands.submit(asked, address, environment=_listed(env), may_fetch=download)
 
 
 @function_of_command
@@ -544,6 +543,11 @@ def _choice(kind: type[Choice], name: str, value: str) -> Choice:
     if value not in (known := [str(each) for each in kind]):
         raise UserError(f"{name}={value!r}: expected {', '.join(known[:-1])} or {known[-1]}")
     return kind(value)
+
+
+def _listed(given: str | Path | Sequence[str | Path]) -> list[str]:
+    """Return what may be given alone or in a list: a text alone is not a list of its letters."""
+    return [str(each) for each in ([given] if isinstance(given, str | Path) else given)]
 
 
 def _path(path: str | Path | None) -> Path | None:

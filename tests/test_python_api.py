@@ -251,6 +251,30 @@ def test_a_function_refuses_what_its_command_refuses(call: Callable[[], object],
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda folder: tunebook.report(folder, compare="nowhere"), "nowhere: not a search folder"),
+        (lambda folder: tunebook.report(folder, compare=Path("nowhere")), "nowhere: not a search folder"),
+        (lambda folder: tunebook.backbones("digits", models="resnet1"), "resnet1"),
+        (lambda folder: tunebook.check("digits", debug="gradients"), "--debug gradients: no such tool"),
+        (lambda folder: tunebook.train(tunebook.Recipe(), debug="gradients"), "--debug gradients: no such"),
+        (
+            lambda folder: tunebook.submit(
+                {"data": {"path": "/images"}, "storage": "/searches"}, address="http://head:1", env="NOWHERE"
+            ),
+            "--env NOWHERE: is not set here",
+        ),
+    ],
+)
+def test_one_name_may_be_given_without_a_list(
+    tmp_path: Path, call: Callable[[Path], object], said: str
+) -> None:
+    (tmp_path / "study.yaml").write_text("data: {path: digits}")
+    with pytest.raises(UserError, match=re.escape(said)):
+        call(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
         (lambda folder: tunebook.audit_pruning(folder, share=-0.5), "share=-0.5: expected 0 to 1"),
         (lambda folder: tunebook.audit_pruning(folder, share=1.5), "share=1.5: expected 0 to 1"),
         (lambda folder: tunebook.ui(folder, port=70000), "port=70000: expected 1 to 65535"),

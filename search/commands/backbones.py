@@ -73,10 +73,9 @@ def _named_networks(options: BackbonesOptions) -> list[str]:
             f"--weights {options.weights}: expected a folder with NAME.safetensors of each network"
         )
     if options.models:
-        names = [each.strip() for each in options.models.split(",")]
-        for name in names:
+        for name in options.models:
             check_name("timm", name)
-        return names
+        return options.models
     if folder is None:
         return []
     found = sorted(each.stem for each in folder.iterdir() if each.suffix in WEIGHTS_ENDINGS)

@@ -405,12 +405,19 @@ class BatchFindOptions(InputOptions):
     as_json: Json = False
 
 
+def _names(texts: list[str] | None) -> list[str]:
+    return [name.strip() for text in texts or () for name in text.split(",")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackbonesOptions(DataOptions):
     """What `tunebook backbones` is asked for."""
 
     file: InputFile = None
-    models: Annotated[str | None, typer.Option(help="timm's names, with commas between.")] = None
+    models: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMES", callback=_names, help="timm's names, with commas between."),
+    ] = None
     size: Annotated[str | None, typer.Option(help="A list of candidates: small, medium or large.")] = None
     weights: Annotated[
         str | None, typer.Option(metavar="DIR", help="A folder with NAME.safetensors of each candidate.")
