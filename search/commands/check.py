@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.named import Input
-from search.commands.options import CheckOptions, bench_of, refuse_with_address
+from search.commands.options import CheckOptions, bench_of
 from search.facts.measured import load_data
 from search.facts.start import find_start
 from search.learning.cautions import for_objective, recorded
@@ -55,9 +55,10 @@ def run_check(named: Input, options: CheckOptions) -> bool:
     """
     began, new_list = time.monotonic(), options.write_exclusions
     check_tools_named(options.debug or ())
+    if options.seconds is not None and options.minutes is not None:
+        raise UserError("--seconds and --minutes: both set the time of the checks; give one of them")
     if new_list is not None:
         new_list = new_file("--write-exclusions", new_list, force=None, endings=tuple(SEPARATORS))
-    _ = options.time  # two times are refused now
     if new_list is not None:
         _check_lists_all(named)
     load_torch()
@@ -88,9 +89,15 @@ def run_check(named: Input, options: CheckOptions) -> bool:
 def check_cluster(named: Input, options: CheckOptions, address: str) -> bool:
     """Print whether each machine of the cluster at `address` can train a study's trials; return whether all
     can. Nothing is left in the storage. Raises UserError."""
-    refuse_with_address(
-        {"--full": options.full, "--debug": options.debug, "--write-exclusions": options.write_exclusions}
-    )
+    of_data = {
+        "--full": options.full,
+        "--debug": options.debug,
+        "--seconds": options.seconds,
+        "--minutes": options.minutes,
+        "--write-exclusions": options.write_exclusions,
+    }
+    if given := [name for name, value in of_data.items() if value]:
+        raise UserError(f"{' and '.join(given)}: not with --address, which checks machines alone")
     from search.commands.asked import resolved_study
     from search.running.cluster import joined
     from search.running.machines import asked, may_compile

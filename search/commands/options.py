@@ -459,9 +459,7 @@ class CheckOptions(InputOptions):
 
     @property
     def time(self) -> float | None:
-        """The seconds that are given; None where none are. Raises UserError where both are."""
-        if self.seconds is not None and self.minutes is not None:
-            raise UserError("--seconds and --minutes: both set the time of the checks; give one of them")
+        """The seconds that are given, in these or in minutes; None where none are."""
         return self.seconds if self.minutes is None else 60.0 * self.minutes
 
     @property
@@ -609,12 +607,6 @@ class RefineOptions:
     ] = None
     force: Force = False
     as_json: Json = False
-
-
-def refuse_with_address(options: Mapping[str, object]) -> None:
-    """Refuse options, by their names, that mean nothing where a cluster is looked at."""
-    if given := [name for name, value in options.items() if value]:
-        raise typer.BadParameter(f"{' and '.join(given)}: not with --address, which checks machines alone")
 
 
 def aside(as_json: bool) -> AbstractContextManager[object]:

@@ -78,12 +78,18 @@ def test_copies_between_parts_are_listed_in_a_new_file_that_leaves_them_out(
         "parts": {"train": 4},
         "compared": {"equal": every, "nearly the same": every},
     }
-    assert "expected a name that ends in .csv" in refusal(
-        "check", "digits", "--write-exclusions", "copies.parquet"
-    )
+    assert "expected a name that ends in .csv" in refusal(*command, "--write-exclusions", "copies.parquet")
     again = ("--set", f"data.exclude={listed}", "--write-exclusions", tmp_path / "more.csv")
     code, _, err = tunebook(*command, *again)
     assert "set data.exclude=null to list all" in err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "options", [("--full",), ("--debug", "gradcheck"), ("--seconds", "30"), ("--minutes", "1")]
+)
+def test_what_a_check_of_machines_would_ignore_is_refused(refusal: Refusal, options: tuple[str, ...]) -> None:
+    said = refusal("check", "digits", "--address", "auto", *options)
+    assert f"{options[0]}: not with --address, which checks machines alone" in said
 
 
 def test_a_list_of_copies_that_is_missing_or_stale_can_be_written_anew(
