@@ -290,7 +290,7 @@ class ImageCache:
         pool = ThreadPoolExecutor(threads)
         try:
             # a block is of as many images, but for the last
-            found = list(track(pool.map(store, blocks), "block of images", len(blocks)))
+            found = list(track(pool.map(store, blocks), "block", len(blocks)))
         finally:
             pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, most blocks would be for nothing
         return [fault for faults in found for fault in faults]

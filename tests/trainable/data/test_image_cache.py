@@ -32,6 +32,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.augmentations import Augmentation, NoCrop, ResizedCrop
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop
+from trainable.stages import Stage, shown_by
 from trainable.tasks.kits import make_loader
 
 SIDE, IMAGES = 16, 40
@@ -496,3 +497,18 @@ def test_prefetching_ends_with_its_iterator() -> None:
     batches.close()  # type: ignore[attr-defined]
 
     assert threading.active_count() == before
+
+
+def test_it_is_said_how_many_blocks_are_decoded(folder: Path) -> None:
+    units: set[str] = set()
+
+    class Onlooker:
+        def began(self, stage: Stage) -> None:
+            units.add(stage.unit)
+
+        def ended(self, stage: Stage) -> None:
+            pass
+
+    with shown_by(Onlooker()):
+        said(loaded(folder))
+    assert "block" in units  # of which several are "blocks"
