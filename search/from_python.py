@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search.commands.asked import as_typed, resolved_study, settings_of, study_given, tree_with
-from search.commands.named import is_file_or_search
+from search.commands.named import YAML_ENDINGS, check_storage, is_file_or_search, no_new_search
 from search.commands.options import AuditPruningOptions, function_of_command, search_folder, within_limits
 from search.record.home import Home
 from search.running.cluster_token import check_address, send_token
@@ -176,15 +176,22 @@ def _asked(
     values = settings_of(as_typed(settings))
     match study:
         case Study():
-            given = study_given(study, values) if values else study
-            return resolved_study(study_with_code(given, code, space or {}))
+            given: Study | dict[str, Any] = study_given(study, values) if values else study
         case Mapping():
-            tree: Mapping[str, Any] = study
+            given = _with_values(study, values, code)
         case _:
             path = str(study)
+            if is_file_or_search(path) and Path(path).suffix not in YAML_ENDINGS:
+                raise no_new_search(path)
             tree = read_tree(path) if is_file_or_search(path) else {"data": {"path": path}}
-    named = tree_with(tree, values) if code.model is None else study_tree_with(tree, values)
-    return resolved_study(study_with_code(named, code, space or {}))
+            given = _with_values(tree, values, code)
+    asked = study_with_code(given, code, space or {})
+    check_storage(asked)
+    return resolved_study(asked)
+
+
+def _with_values(tree: Mapping[str, Any], values: Mapping[str, Any], code: Code) -> dict[str, Any]:
+    return tree_with(tree, values) if code.model is None else study_tree_with(tree, values)
 
 
 def _driver(address: str | None, download: bool, code: Code = NO_CODE) -> Driver:

@@ -272,6 +272,19 @@ def test_one_name_may_be_given_without_a_list(
         call(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["search", "forecast"])
+def test_what_no_search_can_be_made_of_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "study.yaml").write_text("data: {path: digits}")
+    (tmp_path / "recipe.yaml").write_text("data: {path: digits}\nmodel: {kind: resnet_small}\n")
+    ask = getattr(tunebook, name)
+    with pytest.raises(UserError, match="is a search already; `tunebook resume"):
+        ask(tmp_path)
+    with pytest.raises(UserError, match="this is a recipe, not a study"):
+        ask(tmp_path / "recipe.yaml")
+    with pytest.raises(UserError, match=r"storage .*study\.yaml/searches: cannot be made"):
+        ask("digits", settings={"storage": str(tmp_path / "study.yaml" / "searches")})
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [

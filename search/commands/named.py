@@ -14,7 +14,7 @@ from typing import Any
 from search.commands.asked import settings_of, study_asked, study_given
 from search.commands.options import BackbonesOptions, InputOptions, SearchOptions
 from search.record.storage import local_folder
-from search.study import RECIPE_SECTIONS, STUDY_FILE, Study
+from search.study import STUDY_FILE, Study, is_recipe
 from trainable.errors import UserError
 from trainable.files.folders import check_can_be_made
 from trainable.files.paths import without_tilde
@@ -56,7 +56,7 @@ def named_input(options: InputOptions | SearchOptions | BackbonesOptions) -> Inp
         if values or options.settings:
             raise UserError(f"{path}: --data, --set and others cannot change a search; give its study.yaml")
         return path
-    if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
+    if path is not None and is_recipe(read_tree(path)):
         return recipe_with_options(read_named_recipe(path), options)
     study = study_asked(path, values | settings_of(options.settings or ()))
     _check(study)
@@ -89,9 +89,23 @@ def named_study(options: SearchOptions) -> Study:
     """Return the study that a search is asked for, from its file or of images alone. Raises UserError, also
     where no search could be stored."""
     study = _named_study(options)
+    check_storage(study)
+    return study
+
+
+def check_storage(study: Study) -> None:
+    """Raise UserError for a storage in which no search could be written."""
     if not is_uri(study.storage):
         check_can_be_made(without_tilde(study.storage), "storage")
-    return study
+
+
+def no_new_search(file: str | Path) -> UserError:
+    """Return why a search's folder or URI names no study of a new search, and what to do."""
+    name, tunebook = quote(str(file)), program_name()
+    return UserError(
+        f"{file}: is a search already; `{tunebook} resume {name}` goes on with it, and "
+        f"`{tunebook} extend {name} --trials N` adds trials"
+    )
 
 
 def _named_study(options: SearchOptions) -> Study:
@@ -100,17 +114,9 @@ def _named_study(options: SearchOptions) -> Study:
         study = study_asked(Path(options.file), values)
         _check(study)
         return study
-    match named_input(options):
-        case Study() as study:
-            return study
-        case Path() as folder:
-            name, tunebook = quote(str(options.file)), program_name()
-            raise UserError(
-                f"{folder}: is a search already; `{tunebook} resume {name}` goes on with it, and "
-                f"`{tunebook} extend {name} --trials N` adds trials"
-            )
-        case Recipe():
-            raise UserError(f"{options.file}: is a recipe, not a study: train it with `tunebook train`")
+    if isinstance(named := named_input(options), Study):
+        return named
+    raise no_new_search(str(options.file))  # a file of a recipe is refused where a study is read
 
 
 def _check(study: Study) -> None:

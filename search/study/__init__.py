@@ -2,7 +2,6 @@
 
 from search.study.study import (
     FACT_OF_PROBE,
-    RECIPE_SECTIONS,
     STUDY_FILE,
     WEIGHTS,
     Probe,
@@ -11,13 +10,13 @@ from search.study.study import (
     SchedulerKind,
     Study,
     StudyError,
+    is_recipe,
     read_study,
     weights_path,
 )
 
 __all__ = [
     "FACT_OF_PROBE",
-    "RECIPE_SECTIONS",
     "STUDY_FILE",
     "WEIGHTS",
     "Probe",
@@ -26,6 +25,7 @@ __all__ = [
     "SchedulerKind",
     "Study",
     "StudyError",
+    "is_recipe",
     "read_study",
     "weights_path",
 ]

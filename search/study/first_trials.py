@@ -7,7 +7,7 @@ from typing import Any
 
 from search.study.first import FirstTrial
 from search.study.space import recipe_faults
-from search.study.study import FIXED_BY_THE_STUDY, RECIPE_SECTIONS, WEIGHTS, Study, StudyError, absolute
+from search.study.study import FIXED_BY_THE_STUDY, WEIGHTS, Study, StudyError, absolute, is_recipe
 from spaces.domains import Choice, Value, is_number, listed
 from spaces.priors import Prior, likeliest
 from spaces.space import Dimension, Space
@@ -105,7 +105,7 @@ def _read(entry: str) -> Recipe:
     if is_uri(entry):
         raise UserError(f"{entry}: expected a file, got a URI; `tunebook export SEARCH -o FILE` writes one")
     tree = read_tree(without_tilde(entry))
-    if "data" not in tree or not RECIPE_SECTIONS & set(tree):
+    if "data" not in tree or not is_recipe(tree):
         got = listed(tree) if tree else "an empty file"
         raise UserError(f"{entry}: expected a recipe, which has data, model, optimizer and more, got {got}")
     return Recipe.from_tree(tree, where=entry)

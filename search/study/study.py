@@ -55,7 +55,6 @@ FIXED_BY_THE_STUDY = {
 
 SHARES_GPUS = False  # by default; True once a search on a card has shown it to be right (decisions/0055)
 MOST_TRIALS = 1_000_000
-LEAST_SECTIONS_OF_A_RECIPE = 3
 LIBRARIES = ("timm", "torchvision", "smp")
 WEIGHTS = "model.weights"
 # how a study names a folder: a path on a machine, or a URI in an object store
@@ -326,7 +325,7 @@ class Study(Spec):
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
         """Return the study that a mapping describes. Raises StudyError with every fault at once."""
         misplaced = RECIPE_SECTIONS & set(tree)
-        if len(misplaced) >= LEAST_SECTIONS_OF_A_RECIPE:
+        if is_recipe(tree):
             raise UserError(
                 f"{where or 'study'}: this is a recipe, not a study: train it with `tunebook train`, "
                 "or put its sections under `base:`"
@@ -505,6 +504,12 @@ def _explained(fault: Fault, misplaced: Set[str]) -> Fault:
 
 
 RECIPE_SECTIONS = set(Recipe.model_fields) - set(Study.model_fields)
+STUDY_SECTIONS = set(Study.model_fields) - set(Recipe.model_fields)
+
+
+def is_recipe(tree: Mapping[str, Any]) -> bool:
+    """Say whether a mapping has more sections of a recipe than of a study: one may be misplaced."""
+    return len(RECIPE_SECTIONS & set(tree)) > len(STUDY_SECTIONS & set(tree))
 
 
 def read_study(path: Path) -> Study:
