@@ -80,20 +80,26 @@ def train(  # noqa: PLR0913 - a person types these by name
     ones `force` replaces; `test` scores the test part. Each epoch is a line on the terminal. Raises UserError
     before training if the run is impossible, and RunError for a crash.
     """
-    load_torch()
-    from search.results.teachers import recipe_with_teacher
+    from trainable.__main__ import check_training
     from trainable.models.network_names import read_named_recipe
-    from trainable.recipe.trained_files import refuse_trained
+    from trainable.recipe.trained_files import of_pruned_network
     from trainable.terminal import tell
-    from trainable.train import train as train_recipe
     from trainable.train_options import DataOptions, recipe_with_options
 
-    if out is not None and not force:
-        refuse_trained("out", Path(out))
-    whole = recipe if isinstance(recipe, Recipe) else read_named_recipe(recipe)
+    written = recipe if isinstance(recipe, Recipe) else read_named_recipe(recipe)
     path, images = (str(data), None) if isinstance(data, str | Path) else (None, data)
+    changed = recipe_with_options(written, DataOptions(data=path, settings=as_typed(settings)))
+    tools, own_images = _listed(debug), images is not None
+    folder, masks = _path(out), _path(predict)
+    check_training(changed, tools, out=folder, force=force, predict=masks, own_images=own_images)
+    if not isinstance(recipe, Recipe) and (words := of_pruned_network(Path(recipe), written)) is not None:
+        tell(words)
+    load_torch()
+    from search.results.teachers import recipe_with_teacher
+    from trainable.train import train as train_recipe
+
     return train_recipe(
-        recipe_with_teacher(recipe_with_options(whole, DataOptions(data=path, settings=as_typed(settings)))),
+        recipe_with_teacher(changed),
         data=images,
         model=model,
         out=out,
@@ -101,7 +107,7 @@ def train(  # noqa: PLR0913 - a person types these by name
         predict=predict,
         bench=bench_on(_device(device), may_fetch=download, say=tell),
         metrics=metrics,
-        debug=_listed(debug),
+        debug=tools,
     )
 
 

@@ -272,6 +272,26 @@ def test_one_name_may_be_given_without_a_list(
         call(tmp_path)
 
 
+def test_a_training_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("data: {path: nowhere}\nmodel: {kind: resnet_small}\n")
+    tried = (
+        "import sys, tunebook\ntry: tunebook.train('recipe.yaml')\n"
+        "except tunebook.UserError as error: print(error, 'torch' in sys.modules)"
+    )
+    assert "nowhere does not exist" in (said := run(tried, tmp_path).stdout)
+    assert said.rstrip().endswith("False")
+
+
+def test_a_training_says_that_a_recipe_is_of_a_pruned_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "recipe.yaml").write_text("data: {path: digits}\nmodel: {kind: resnet_small}\n")
+    (tmp_path / "pruned.json").touch()
+    with pytest.raises(UserError, match="'str' object is not callable"):
+        tunebook.train(tmp_path / "recipe.yaml", model=cast(Any, "resnet"))
+    assert "is the fine-tuning of a pruned network, and builds the whole network" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["search", "forecast"])
 def test_what_no_search_can_be_made_of_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "study.yaml").write_text("data: {path: digits}")

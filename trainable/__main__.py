@@ -17,6 +17,7 @@ if __name__ == "__main__":
 import json
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import typer
 
@@ -63,18 +64,36 @@ def _train(options: TrainOptions) -> None:
 def asked_recipe(options: TrainOptions) -> Recipe:
     """Return the recipe of a file, as options have changed it. Raises UserError for what can be known to be
     wrong before torch is imported."""
-    recipe = recipe_with_options(read_named_recipe(options.recipe), options)
-    tools_named(options.debug or ())
-    refuse_missing(recipe.data)
-    from trainable.data.reading import refuse_no_images  # NumPy takes a while to import
+    written = read_named_recipe(options.recipe)
+    recipe, debug = recipe_with_options(written, options), options.debug or ()
+    check_training(recipe, debug, out=options.out, force=options.force, predict=options.predict)
+    if (words := of_pruned_network(options.recipe, written)) is not None:
+        tell(words, sys.stderr if options.as_json else None)
+    return recipe
 
-    refuse_no_images(recipe.data, recipe.task)
-    for option, folder in (("--out", options.out), ("--predict", options.predict)):
+
+def check_training(
+    recipe: Recipe,
+    debug: Sequence[str] = (),
+    *,
+    out: Path | None = None,
+    force: bool = False,
+    predict: Path | None = None,
+    own_images: bool = False,
+) -> None:
+    """Raise UserError for what can be known to be wrong with a training before torch is imported. Images of
+    a person's own are not those of the recipe."""
+    tools_named(debug)
+    if not own_images:
+        refuse_missing(recipe.data)
+        from trainable.data.reading import refuse_no_images  # NumPy takes a while to import
+
+        refuse_no_images(recipe.data, recipe.task)
+    for option, folder in (("--out", out), ("--predict", predict)):
         if folder is not None:
             check_can_be_made(folder, option)
-    if options.out is not None and not options.force:
-        refuse_trained("--out", options.out)
-    return recipe
+    if out is not None and not force:
+        refuse_trained("--out", out)
 
 
 def train_recipe(recipe: Recipe, options: TrainOptions) -> int:
@@ -85,8 +104,6 @@ def train_recipe(recipe: Recipe, options: TrainOptions) -> int:
         from trainable.train import train
 
     progress = partial(tell, to=sys.stderr if options.as_json else None)
-    if (words := of_pruned_network(options.recipe, read_named_recipe(options.recipe))) is not None:
-        progress(words)
     try:
         outcome = train(
             recipe,
