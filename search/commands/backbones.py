@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from search.commands.named import Input, named_input
-from search.commands.options import BackbonesOptions, bench_of
+from search.commands.options import BackbonesOptions, bench_of, tell_fields
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import BACKBONES, SIZES, BackboneSize
 from trainable.bench import Say, silent
@@ -20,12 +19,11 @@ from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS, WEIGHTS_ENDINGS
 from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
-from trainable.terminal import GIB, tell_json
+from trainable.terminal import GIB
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from search.facts.backbones import Candidate
 
-SCHEMA = 1
 COLUMNS = ("network", "accuracy", "95 % interval", "best with", "parameters", "images/s", "GiB at 32")
 
 
@@ -113,7 +111,7 @@ def _show(study: Study, found: Sequence[Candidate], *, as_json: bool) -> None:
             }
             for each in found
         ]
-        tell_json(json.dumps({"schema": SCHEMA, "backbones": backbones}, indent=2))
+        tell_fields({"backbones": backbones})
     else:
         console().print(TextTable("", COLUMNS, tuple(_row(each) for each in found), whole={"network"}))
         say("accuracy of a linear head on frozen features; costs are those of training all layers")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from search.commands.options import BundleOptions
+from search.commands.options import BundleOptions, aside, tell_fields
 from search.study import STUDY_FILE
 from trainable.bench import Say, silent
 from trainable.collector import loading_torch
 from trainable.errors import UserError
 from trainable.files.folders import check_new
 from trainable.recipe.trained_files import MODEL_FILE, ONNX_FILE, RECIPE_FILE
-from trainable.terminal import tell, tell_json
+from trainable.terminal import tell
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.bundle.trained import Trained
@@ -76,12 +73,13 @@ def _expected(path: Path) -> str:
 def run_bundle(options: BundleOptions) -> None:
     """Write the bundle to a new folder, and print what was checked. Raises UserError, ExportError among
     them."""
-    out, say = options.out, partial(tell, to=sys.stderr if options.as_json else None)
-    written_bundle(options, say)
+    out = options.out
+    with aside(options.as_json):
+        written_bundle(options, tell)
     if options.as_json:
-        tell_json(json.dumps({"bundle": str(out), "files": sorted(each.name for each in out.iterdir())}))
+        tell_fields({"bundle": str(out), "files": sorted(each.name for each in out.iterdir())})
     else:
-        say(f"bundle -> {out}")
+        tell(f"bundle -> {out}")
 
 
 def written_bundle(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.named import Input
-from search.commands.options import CheckOptions, bench_of
+from search.commands.options import CheckOptions, bench_of, tell_fields
 from search.facts.measured import load_data
 from search.facts.start import find_start
 from search.learning.cautions import for_objective, recorded
@@ -36,14 +35,13 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import SEPARATORS
 from trainable.recipe.training import COMPILED
 from trainable.stages import stage
-from trainable.terminal import document, tell, tell_json, visible_lines
+from trainable.terminal import document, tell, visible_lines
 
 if TYPE_CHECKING:  # torch and Ray take seconds to import
     from search.commands.inputs import Target
     from search.running.machines import CheckedMachine
 
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
-SCHEMA = 1
 FREE = ("memory", "temporary files", "cache", "/dev/shm")  # of what a machine says how much is free
 
 
@@ -66,7 +64,7 @@ def run_check(named: Input, options: CheckOptions) -> bool:
     from search.commands.inputs import load_target
 
     target = load_target(named, options.file, bench=bench)
-    tree: dict[str, object] = {"schema": SCHEMA, "target": options.title}
+    tree: dict[str, object] = {"target": options.title}
     if new_list is not None:
         tree["exclusions"] = _list_copies(target, new_list, options)
     if options.checks:
@@ -82,7 +80,7 @@ def run_check(named: Input, options: CheckOptions) -> bool:
         if not options.as_json:
             say(closing(findings, took))
     if options.as_json:
-        tell_json(json.dumps(tree, indent=2, allow_nan=False))
+        tell_fields(tree)
     return not tree.get("errors")
 
 
@@ -123,9 +121,8 @@ def check_cluster(named: Input, options: CheckOptions, address: str) -> bool:
         seen, too_small = machines.answers(trial, compiles=compiles), machines.too_small()
     took = time.monotonic() - began
     if options.as_json:
-        tree = {"schema": SCHEMA, "target": file, "address": address, "seconds": round(took, 1)}
-        tree |= {"machines": [each.tree() for each in seen], "too_small": too_small}
-        tell_json(json.dumps(tree, indent=2, allow_nan=False))
+        tree = {"target": file, "address": address, "seconds": round(took, 1)}
+        tell_fields(tree | {"machines": [each.tree() for each in seen], "too_small": too_small})
     else:
         console().print(machines_table(seen))
         for name in too_small:

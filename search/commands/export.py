@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -13,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from search.commands.options import FAILED, ExportOptions
+from search.commands.options import FAILED, ExportOptions, aside, tell_fields
 from search.learning.search import Search
 from search.record.folder import keep_verification
 from search.reporting import terminal
@@ -26,29 +23,31 @@ from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.base import Purpose
 from trainable.recipe.provenance import Finalized, Provenance, Simplified
-from trainable.terminal import program_name, tell, tell_json
+from trainable.terminal import program_name, tell
 
 if TYPE_CHECKING:
     from search.retraining.runs import Retraining
 
-SCHEMA = 1
 SEEDS = 3  # the runs of each variant, for --simplify and --finalize
 
 
 def run_export(options: ExportOptions) -> None:
-    """Write the recipe as `asked_export` does, and print where, or the same as JSON.
+    """Write the recipe as `asked_export` does, and print where, or as JSON that and whether it is verified.
 
     Ends the command with exit code 1 where the recipe is not verified; it is written all the same.
     """
-    if options.as_json:
-        with redirect_stdout(sys.stderr):
-            found = asked_export(options)
-        tell_json(json.dumps({"schema": SCHEMA, "out": str(options.out), "recipe": found.recipe.digest()}))
-    else:
+    with aside(options.as_json):
         found = asked_export(options)
+    verified = None
+    if options.verify is not None:
+        verification = found.recipe.provenance and found.recipe.provenance.verification
+        verified = bool(verification and verification.verified)
+    if options.as_json:
+        out = without_tilde(str(options.out))
+        tell_fields({"out": str(out), "recipe": found.recipe.digest(), "verified": verified})
+    else:
         tell(f"{found.words} -> {options.out}")
-    verification = found.recipe.provenance and found.recipe.provenance.verification
-    if options.verify is not None and not (verification and verification.verified):
+    if verified is False:
         raise typer.Exit(FAILED)
 
 

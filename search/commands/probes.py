@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from rich.table import Table
 
 from search.commands.named import named_input, needing_images
-from search.commands.options import BatchFindOptions, LrFindOptions, bench_of
+from search.commands.options import SCHEMA, BatchFindOptions, LrFindOptions, bench_of, tell_fields
 from spaces.domains import counted
 from trainable.collector import load_torch, loading_torch
 from trainable.errors import UserError
@@ -22,7 +22,7 @@ from trainable.files.folders import new_file
 from trainable.files.store import name_in
 from trainable.recipe.yamlfile import write_whole
 from trainable.stages import stage
-from trainable.terminal import GIB, tell, tell_json
+from trainable.terminal import GIB, tell
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from matplotlib.axes import Axes
@@ -57,7 +57,6 @@ td:first-child, th:first-child {{ text-align: left; }}
 """
 MIB = 2**20
 ENDINGS = (".png", ".html", ".json")
-SCHEMA = 1
 # BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)
 FEW_FOR_NORM = 16
 ADVICE = (
@@ -146,7 +145,7 @@ def run_lr_find(options: LrFindOptions) -> bool:
     _say_remarks(target, as_json)
     probed = rates_of(target, options)
     if as_json:
-        tell_json(json.dumps(_tree(probed), indent=2, allow_nan=False))
+        tell_fields(_tree(probed))
     else:
         _print_band(probed.found, probed.run)
         if out is not None:
@@ -166,7 +165,7 @@ def run_batch_find(options: BatchFindOptions) -> bool:
     _say_remarks(target, options.as_json)
     probed = sizes_of(target, options)
     if options.as_json:
-        tell_json(json.dumps(_tree(probed), indent=2, allow_nan=False))
+        tell_fields(_tree(probed))
     else:
         _print_sizes(*probed)
     return probed.found.found
@@ -265,7 +264,7 @@ def _band_conclusion(band: LrBand, run: Run) -> Iterator[str]:
 def _write_band(out: Path, probed: Probed[LrBand]) -> None:
     band, run = probed.found, probed.run
     if out.suffix.lower() == ".json":
-        write_whole(out, json.dumps(_tree(probed), indent=2, allow_nan=False).encode())
+        write_whole(out, json.dumps({"schema": SCHEMA, **_tree(probed)}, indent=2, allow_nan=False).encode())
         return
     title = _title(run)
     content = picture(band, title, run.recipe.optimizer.lr)
@@ -375,7 +374,6 @@ def _title(run: Run) -> str:
 def _described(run: Run) -> dict[str, Any]:
     recipe = run.recipe
     return {
-        "schema": SCHEMA,
         "recipe": recipe.digest(),
         "data": name_in(recipe.data.path),
         "sentence": recipe.sentence,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -16,9 +15,8 @@ from search.record.listing import ListedSearch, searches_in
 from spaces.domains import counted, disk_size
 from trainable.errors import UserError
 from trainable.stages import stage
-from trainable.terminal import program_name, tell, tell_json
+from trainable.terminal import program_name, tell
 
-SCHEMA = 1
 COLUMNS = ("name", "data", "state", "trials", "best", "95 % interval", "began")
 
 
@@ -26,8 +24,7 @@ def run_list(storage: str, *, as_json: bool) -> None:
     """Print the searches of a storage, the latest first. Raises UserError where there is no such folder."""
     found = searches_in(storage)
     if as_json:
-        tree = {"schema": SCHEMA, "searches": [each.tree() for each in found]}
-        tell_json(json.dumps(tree, indent=2, allow_nan=False))
+        tell_fields({"searches": [each.tree() for each in found]})
         return
     if not found:
         tell(f"{storage}: holds no search; `{program_name()} search --data PATH` makes one in ./searches")

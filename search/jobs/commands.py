@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -15,6 +14,7 @@ from shlex import quote
 from rich.table import Table
 
 from search.commands.asked import default_name
+from search.commands.options import tell_fields
 from search.jobs.client import ENDED, FOLDER, SEARCH, Job, Jobs
 from search.jobs.package import check_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
@@ -26,12 +26,11 @@ from trainable.errors import UserError
 from trainable.files.folders import temporary_folder
 from trainable.files.store import name_in
 from trainable.stages import stage
-from trainable.terminal import tell_json, visible_lines
+from trainable.terminal import visible_lines
 
 # the variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 STOP_SECONDS = 75.0
-SCHEMA = 1
 FETCH_SECONDS, STATUS_SECONDS = 300.0, 60.0
 # so begins a line that Ray writes into a job's log, as while it prepares the job's environment
 RAYS_OWN = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \w+\.py:\d+ -- ")
@@ -117,7 +116,7 @@ def status(address: str, name: str | None = None, *, as_json: bool = False) -> N
     """
     listed = submitted(address, name)
     if as_json:
-        tell_json(json.dumps({"schema": SCHEMA, "jobs": [_job_tree(job) for job in listed]}, indent=2))
+        tell_fields({"jobs": [_job_tree(job) for job in listed]})
         return
     if not listed:
         terminal.say(f"{address}: no search has been submitted to this cluster")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -107,3 +108,10 @@ def test_a_file_in_the_home_folder_is_written_there_and_not_overwritten(
     assert (tmp_path / "home/best.yaml").is_file()
     assert not Path("~").exists()
     assert "best.yaml exists already" in refused(tunebook, folder, "-o", "~/best.yaml")
+
+
+def test_the_answer_in_json_says_whether_the_recipe_is_verified(tunebook: Tunebook, folder: Path) -> None:
+    code, out, err = tunebook("export", folder, "-o", "best.yaml", "--json")
+    assert code == 0, err
+    recipe = read_recipe("best.yaml")
+    assert json.loads(out) == {"schema": 1, "out": "best.yaml", "recipe": recipe.digest(), "verified": None}
