@@ -45,7 +45,7 @@ from spaces.catalog.explain import Row
 from spaces.domains import counted
 from trainable.extras import NotInstalled, needing_run
 from trainable.recipe.base import with_guide_names
-from trainable.terminal import encodable, line_comes, program_name, tell_json, visible_lines
+from trainable.terminal import document, encodable, line_comes, program_name, tell_json, visible_lines
 
 USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
 logger = logging.getLogger(__name__)
@@ -166,7 +166,8 @@ def _print_search(search: Search) -> None:
     out.print(trials_table(summary, ranked(summary), out.width))
     if summary.cautions:
         report = f"`{program_name()} report {quote(search.home.address)}`"
-        say(f"before you trust the answer ({report} has all figures):")
+        more = f"{report} has all figures, {document('docs/checks.md')} more on each"
+        say(f"before you trust the answer ({more}):")
     for caution in summary.cautions:
         say(f"- {caution.brief}")
         if caution.do:

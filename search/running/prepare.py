@@ -240,7 +240,7 @@ def _looked_at(loaded: Loaded) -> tuple[Caution, ...] | None:
         findings = loaded.guests.findings(loaded.data, loaded.study, loaded.base)
         for each in findings or ():
             if not any(each.means in line for line in remarks):
-                say(str(each))
+                say(f"{each.title}: {'; '.join(filter(None, (each.brief, each.do)))}")
     return findings
 
 

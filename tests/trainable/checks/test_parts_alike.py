@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from tests.trainable.small_runs import small_recipe
 from trainable.bench import ON_CPU
 from trainable.check import make_subject
-from trainable.checks.finding import Finding
+from trainable.checks.finding import Finding, advised
 from trainable.checks.parts_alike import (
     QUANTILES,
     check_parts_alike,
@@ -28,6 +28,7 @@ from trainable.checks.subject import Subject
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.models.make import NetworkEnds, make_model
+from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 
 Array = NDArray[Any]
@@ -85,8 +86,18 @@ def test_a_test_part_of_another_kind_is_a_warning_that_says_by_what_and_what_to_
     assert (validation.level, test.level) == ("passed", "warning")
     assert f"the figure that differs most is {named}, " in test.what
     assert "standard deviations" in test.what
-    assert "data.group" in test.do
-    assert "take validation images from the test's kind" in test.do
+    do = advised(test, Recipe(), digits.info).do
+    assert "data.group" in do
+    assert "take validation images from the test's kind" in do
+
+
+def test_to_split_anew_is_advised_where_tunebook_splits(digits: DataSet) -> None:
+    validation, *_ = found_in(changed(digits, validation=brighter))
+    of_other_parts = Recipe().with_values({"data.validation_fraction": 0.5})
+    for recipe, is_split_here in ((Recipe(), True), (of_other_parts, False)):
+        do = advised(validation, recipe, digits.info).do
+        assert ("split anew" in do) == is_split_here
+        assert "prepare all parts alike" in do
 
 
 def test_validation_of_the_tests_kind_is_as_it_should_be(digits: DataSet) -> None:
