@@ -294,7 +294,7 @@ def test_a_fault_of_the_data_is_found_by_the_check_that_is_meant_to(
     found = alarms(in_part(found_by, small_recipe(), fault(sound_data())))
     assert found_by in found, sorted(found)
     assert found[found_by].means
-    assert found[found_by].do
+    assert found[found_by].do or found[found_by].advice
 
 
 @pytest.mark.slow("trains for its checks")

@@ -99,7 +99,8 @@ def _finding(
         "note" if share < FALSE_ALARMS or leak_level(share, compared) == "note" else "warning",
         f"{len(pairs):,} {second} images ({share:.1%}) are nearly the same as one of {first}: "
         f"{listed(named, 3)} ({extent})",
-        f"if the images of a pair show the same thing, the {second} score is too good by up to {100 * share:.1f} points",
+        f"if the images of a pair show the same thing, the {second} score is too good by up to "
+        f"{100 * share:.1f} points",
         "look at these pairs: `tunebook check DATA --write-exclusions FILE` lists them, and data.exclude: "
         "FILE leaves them out; keep what was taken together in one part, by data.group or a manifest's "
         "column group" + _naming_files(data),

@@ -135,7 +135,8 @@ def test_an_error_leaves_with_1_and_json_has_every_finding(tunebook: Tunebook, t
     assert tree["errors"] == 1
     assert tree["schema"] == 1
     (found,) = [each for each in tree["findings"] if each["level"] == "error"]
-    assert set(found) == {"check", "level", "what", "means", "do", "of_accuracy", "copies_in"}
+    fields = {"check", "level", "what", "means", "do", "of_accuracy", "copies_in", "failed"}
+    assert set(found) == fields
     assert found["check"] == "learning"
 
 
