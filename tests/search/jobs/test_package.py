@@ -134,7 +134,8 @@ def test_a_folder_comes_out_as_it_went_in_but_for_its_checkpoints(tmp_path: Path
     text = f"setting up\n{packed(folder)}\ntrailing words\n"
     assert max(map(len, text.splitlines())) < 100, "a log may cut long lines"
     names = unpacked(text, tmp_path / "here")
-    assert sorted(names) == sorted([REPORT_FILE, "study.yaml", "facts.json", ".synced", "events.jsonl"])
+    files = ("study.yaml", "facts.json", "findings.json", ".synced", "events.jsonl")
+    assert sorted(names) == sorted([REPORT_FILE, *files])
     assert Search(tmp_path / "here").progress == Search(folder).progress
     assert read_search(tmp_path / "here") == read_search(folder)
     assert "planted: " in (tmp_path / "here" / REPORT_FILE).read_text()
