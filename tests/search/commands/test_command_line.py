@@ -115,7 +115,7 @@ def test_a_fault_in_a_study_is_reported_with_its_path(
         (["lr-find", "none.yaml"], ["none.yaml", "no such file"]),
         (["lr-find", "nowhere"], ["nowhere", "does not exist"]),
         (["lr-find", "nowhere", "--data", "digits"], ["nowhere", "--data digits"]),
-        (["lr-find", "--data", "digits", "--out", "band.pdf"], ["band.pdf", ".png, .html, .json"]),
+        (["lr-find", "--data", "digits", "--out", "band.pdf"], ["band.pdf", ".png, .html or .json"]),
         (["lr-find", "--data", "digits", "--steps", "3"], ["--steps", "or equal to 30"]),
         (["lr-find", "--data", "digits", "--sweeps", "0"], ["--sweeps", "or equal to 1"]),
         (["lr-find", "--data", "digits", "--set", "optimizer.lr"], ["PATH=VALUE"]),
