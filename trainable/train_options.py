@@ -177,10 +177,8 @@ def _given(options: object) -> Iterator[tuple[str, Any, Sets]]:
 def taking_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
     """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer: its own
     come first, those that most commands have come last."""
-    hints, defaults = (
-        get_type_hints(kind, include_extras=True),
-        {each.name: each.default for each in fields(kind)},
-    )
+    hints = get_type_hints(kind, include_extras=True)
+    defaults = {each.name: each.default for each in fields(kind)}
     own_first = dict.fromkeys(name for each in kind.__mro__ for name in vars(each).get("__annotations__", ()))
 
     def call(**given: Any) -> None:
