@@ -13,7 +13,7 @@ from search.commands.asked import as_typed, resolved_study, settings_of, study_g
 from search.commands.named import YAML_ENDINGS, check_storage, is_file_or_search, no_new_search
 from search.commands.options import AuditPruningOptions, function_of_command, search_folder, within_limits
 from search.record.home import Home
-from search.running.cluster_token import check_address, send_token
+from search.running.cluster_token import send_token
 from search.study.code import NO_CODE, Code, Ranges, study_with_code
 from search.study.study import Study, study_tree_with
 from trainable.collector import paused
@@ -198,7 +198,6 @@ def _driver(address: str | None, download: bool, code: Code = NO_CODE) -> Driver
     """Return what drives a search on this machine, or on a cluster, whose token Ray reads when it is
     imported."""
     if address is not None:
-        check_address(address)
         send_token(address)
     with paused():
         from search.commands.guests import driver

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from search.running.cluster_token import check_address, send_token
+from search.running.cluster_token import send_token
 from trainable.bench import Bench, DeviceChoice, Say, bench_on, silent
 from trainable.collector import load_torch
 from trainable.errors import UserError
@@ -69,7 +69,6 @@ def _with_token(address: str | None) -> str | None:
     """Set Ray's token variable now: Ray, which is imported later, reads its settings only once. Raises
     UserError for what is the address of no cluster."""
     if address is not None:
-        check_address(address)
         send_token(address)
     return address
 

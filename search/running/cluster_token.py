@@ -38,8 +38,10 @@ def send_token(address: str | None = None) -> None:
     """Have Ray send the token where there is one: a client with an address does not do so by itself.
 
     Not to the cluster at `address` if that asks for none: this process would then ask the cluster's own for
-    one, and Ray would take it for dead.
+    one, and Ray would take it for dead. Raises UserError for what is the address of no cluster.
     """
+    if address is not None:
+        _check_address(address)
     if MODE in os.environ or token_source() is None:
         return
     head = None if address is None else head_of(address)
@@ -59,7 +61,7 @@ def head_of(address: str) -> str | None:
     return file.read_text(encoding="utf-8").strip() if file.is_file() else None
 
 
-def check_address(address: str) -> None:
+def _check_address(address: str) -> None:
     """Raise UserError for what is the address of no cluster, whether it would answer or not."""
     if "://" in address:
         raise UserError(
