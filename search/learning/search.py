@@ -1,11 +1,4 @@
-"""A search that exists, with all that it says: what its folder has, what it decided, what it teaches.
-
-In a notebook:
-
-    import tunebook
-
-    tunebook.show("searches/digits-1").trials_frame()
-"""
+"""A search that exists, with all that it says: what its folder has, what it decided, what it teaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A search for a notebook: its picture, and the answer where a cell shows it."""
+"""A search for a notebook: its picture, and the answer where a cell shows it.
+
+import tunebook
+
+tunebook.show("searches/digits-1").trials_frame()
+"""
 
 from __future__ import annotations
 
